@@ -1,0 +1,137 @@
+"""Element types and their promotion: NumPy 2's rules, with weak Python scalars.
+
+Source: NumPy NEP 50. One deliberate difference: u64 with a signed integer would become f64 there;
+here it is an error that asks for a cast.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import DTypeError
+from .node import node
+
+
+@node
+class DType:
+    """An element type. `kind` is one of b (bool), i, u, f; `bits` is its storage width.
+
+    Indexing annotates a parameter: `f32["M", "K"]` is a `TensorType`.
+    """
+
+    name: str
+    kind: str
+    bits: int
+
+    def __getitem__(self, dims: Any) -> TensorType:
+        return TensorType(self, dims if isinstance(dims, tuple) else (dims,))
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """NumPy's dtype; bf16 has none and is carried as its bits (uint16)."""
+        return np.dtype(_NUMPY[self.name])
+
+    @property
+    def accumulator(self) -> DType:
+        """The type sums are kept in (DESIGN section 2); independent of any schedule."""
+        if self.kind == "f":
+            return f32 if self.bits < 32 else self
+        if self.kind == "b":
+            return i64
+        if self.bits < 32:
+            return i32
+        return self
+
+
+@node
+class TensorType:
+    """A parameter annotation: an element type and one size (a name or an int) a dimension.
+
+    Either may be None, not said; both follow from the arrays of the first call then.
+    """
+
+    dtype: DType | None
+    dims: tuple[str | int, ...] | None
+
+
+bool_ = DType("bool", "b", 8)
+i8, i16, i32, i64 = (DType(f"i{b}", "i", b) for b in (8, 16, 32, 64))
+u8, u16, u32, u64 = (DType(f"u{b}", "u", b) for b in (8, 16, 32, 64))
+f16, f32, f64 = (DType(f"f{b}", "f", b) for b in (16, 32, 64))
+bf16 = DType("bf16", "f", 16)
+
+BY_NAME = {
+    t.name: t for t in (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
+}
+_NUMPY = {
+    "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "f16": "float16", "bf16": "uint16", "f32": "float32", "f64": "float64",
+}  # fmt: skip
+_FROM_NUMPY = {np.dtype(n): BY_NAME[ours] for ours, n in _NUMPY.items() if ours != "bf16"}
+
+
+def from_numpy(dtype: Any) -> DType:
+    """The element type of a NumPy dtype, or a `DTypeError` that lists the known ones."""
+    found = _FROM_NUMPY.get(np.dtype(dtype))
+    if found is None:
+        known = ", ".join(BY_NAME)
+        raise DTypeError(f"arrays of {np.dtype(dtype)} are not supported; expected one of {known}")
+    return found
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The type in which `a op b` is computed, for two strong types."""
+    if a is b:
+        return a
+    if a.is_float or b.is_float:
+        return _promote_float(a, b)
+    if a is bool_ or b is bool_:
+        return b if a is bool_ else a
+    if a.kind == b.kind:
+        return a if a.bits >= b.bits else b
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    if unsigned.bits < signed.bits:
+        return signed
+    if unsigned.bits == 64:
+        raise DTypeError(f"{a} with {b} has no exact common type; cast one of them")
+    return BY_NAME[f"i{2 * unsigned.bits}"]
+
+
+def _promote_float(a: DType, b: DType) -> DType:
+    if a.is_float and b.is_float:
+        if a.bits == b.bits:  # f16 with bf16
+            return f32
+        return a if a.bits > b.bits else b
+    flt, other = (a, b) if a.is_float else (b, a)
+    if other is bool_ or other.bits <= 8:
+        return flt
+    wanted = f32 if other.bits == 16 else f64
+    return flt if flt.bits >= wanted.bits else wanted
+
+
+def promote_weak(strong: DType, scalar: bool | int | float) -> DType:
+    """The type of `strong op scalar` where the scalar is a Python literal (NEP 50)."""
+    if isinstance(scalar, bool):
+        return strong
+    if isinstance(scalar, int):
+        return i64 if strong is bool_ else strong
+    return strong if strong.is_float else f64

@@ -1,0 +1,55 @@
+"""The errors users meet. Each derives from `Error` and from the builtin that fits it.
+
+A message says where, what was expected, what came, and what would help. A user's mistake and a
+compiler's bug are different types: only `InternalError` means that Diptych itself is wrong.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """The root of every error that Diptych raises on purpose."""
+
+
+class OpError(Error, ValueError):
+    """An operator that is ill-formed: its equations, indices, ranges or accesses."""
+
+
+class ParseError(OpError):
+    """Operator text that does not parse; the message carries the line and a caret."""
+
+
+class ShapeError(Error, ValueError):
+    """Arrays whose ranks or sizes do not fit the operator."""
+
+
+class DTypeError(Error, TypeError):
+    """Arrays or expressions whose element types do not fit."""
+
+
+class ScheduleError(Error, ValueError):
+    """A primitive that is illegal (with a witness), meaningless, or names no known loop."""
+
+
+class GraphError(Error, ValueError):
+    """A program that cannot be traced, or a graph schedule that does not fit it."""
+
+
+class GradientError(Error, ValueError):
+    """A derivative that does not exist or that was asked for where none can be given."""
+
+
+class FileFormatError(Error, ValueError):
+    """A schedule file that is damaged, newer than this version, or made for something else."""
+
+
+class DeviceError(Error, RuntimeError):
+    """A device that is missing, or a limit of it that a program exceeds."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Something the language allows and this version cannot do yet. Nothing is done half."""
+
+
+class InternalError(Error, RuntimeError):
+    """A bug in Diptych. The message carries what is needed to reproduce it."""

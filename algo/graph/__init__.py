@@ -1,0 +1,1 @@
+"""Level two of the algorithm: programs as graphs of operators."""

@@ -1,0 +1,1 @@
+"""Level one of the algorithm: operators as equations between indexed tensors."""

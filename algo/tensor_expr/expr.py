@@ -1,0 +1,191 @@
+"""The scalar expression language, the one thing that all IRs share.
+
+Seven kinds of node, interned (equality is `is`). Everything scalar that a backend can compute is
+a `Call` of an operation in `operations.py`, which alone knows arity, types, printing and meaning.
+Nodes carry no location and no type: `types.py` types them, and `Op` keeps the locations.
+
+In an operator, `Index` is an iteration index, in loop IR a loop variable; `Access` reads a tensor
+there and a buffer here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from ..dtypes import DType
+from ..node import node
+
+
+class Expr:
+    """The base of scalar expressions. Values, never compared with `==`."""
+
+    __slots__ = ()
+
+
+@node
+class Const(Expr):
+    """A literal. `dtype` None is a weak Python scalar, which takes the type of its partner."""
+
+    value: bool | int | float
+    dtype: DType | None = None
+
+
+@node
+class Index(Expr):
+    """An iteration index (in loop IR: a loop variable), an integer."""
+
+    name: str
+
+
+@node
+class Size(Expr):
+    """A size symbol, an integer of at least 1 in formulas (0 is handled by clamping)."""
+
+    name: str
+
+
+@node
+class Access(Expr):
+    """`tensor[indices]`, one expression a dimension."""
+
+    tensor: str
+    indices: tuple[Expr, ...]
+
+
+@node
+class Call(Expr):
+    """An operation of `operations.py` applied to arguments."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@node
+class Cast(Expr):
+    """`arg` converted to `dtype`."""
+
+    dtype: DType
+    arg: Expr
+
+
+@node
+class Range(Expr):
+    """`index in lo:hi` (hi exclusive). Occurs only in the `ranges` of a reduction or equation."""
+
+    index: str
+    lo: Expr
+    hi: Expr
+
+
+@node
+class Reduce(Expr):
+    """`reducer(body)` over `indices`, where they satisfy `where` and lie in their ranges.
+
+    `ranges` holds only what the user (or autodiff) gave; range inference finds the others. The
+    accumulator's type is `dtype`, or follows from the reducer and the body's type.
+    """
+
+    reducer: str
+    indices: tuple[str, ...]
+    body: Expr
+    ranges: tuple[Range, ...] = ()
+    where: Expr | None = None
+    dtype: DType | None = None
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions, in printing order."""
+    match expr:
+        case Const() | Index() | Size():
+            return ()
+        case Access(_, indices):
+            return indices
+        case Call(_, args):
+            return args
+        case Cast(_, arg):
+            return (arg,)
+        case Range(_, lo, hi):
+            return (lo, hi)
+        case Reduce(_, _, body, ranges, where, _):
+            return (body, *ranges) if where is None else (body, *ranges, where)
+    raise TypeError(f"not an expression: {expr!r}")
+
+
+def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """`expr` with its children replaced, the same object if they are the same."""
+    if all(a is b for a, b in zip(parts, children(expr), strict=True)):
+        return expr
+    match expr:
+        case Access(tensor, _):
+            return Access(tensor, parts)
+        case Call(op, _):
+            return Call(op, parts)
+        case Cast(dtype, _):
+            return Cast(dtype, parts[0])
+        case Range(index, _, _):
+            return Range(index, parts[0], parts[1])
+        case Reduce(reducer, indices, _, ranges, where, dtype):
+            n = 1 + len(ranges)
+            new_ranges: tuple[Range, ...] = parts[1:n]  # type: ignore[assignment]
+            return Reduce(
+                reducer, indices, parts[0], new_ranges, parts[n] if where is not None else None, dtype
+            )
+    raise TypeError(f"not an expression with children: {expr!r}")
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every distinct node once, children before parents; a stack, so depth does not matter."""
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        item, done = stack.pop()
+        if done:
+            yield item
+        elif item not in seen:
+            seen.add(item)
+            stack.append((item, True))
+            stack.extend((child, False) for child in reversed(children(item)))
+
+
+def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
+    """Rewrites bottom-up: `rule` sees each distinct node once, after its children."""
+    done: dict[Expr, Expr] = {}
+    for item in walk(expr):
+        done[item] = rule(rebuild(item, tuple(done[child] for child in children(item))))
+    return done[expr]
+
+
+def substitute(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """Replaces nodes (indices, sizes, accesses ...) by others, all at once.
+
+    Bound indices are not treated specially: rename binders first where they could capture.
+    """
+    return transform(expr, lambda item: values.get(item, item)) if values else expr
+
+
+def indices_of(expr: Expr) -> list[str]:
+    """Names of the free indices, in order of first appearance."""
+    out: dict[str, None] = {}
+    stack: list[tuple[Expr, frozenset[str]]] = [(expr, frozenset())]
+    while stack:
+        item, bound = stack.pop()
+        if isinstance(item, Index) and item.name not in bound:
+            out.setdefault(item.name)
+        inner = bound | frozenset(item.indices) if isinstance(item, Reduce) else bound
+        stack.extend((child, inner) for child in reversed(children(item)))
+    return list(out)
+
+
+def accesses(expr: Expr) -> list[Access]:
+    """Every distinct access, those inside indices included."""
+    return [item for item in walk(expr) if isinstance(item, Access)]
+
+
+def sizes_of(exprs: Iterable[Expr]) -> list[str]:
+    """Names of the size symbols, in order of first appearance."""
+    out: dict[str, None] = {}
+    for expr in exprs:
+        for item in walk(expr):
+            if isinstance(item, Size):
+                out.setdefault(item.name)
+    return list(out)

@@ -1,0 +1,170 @@
+"""What an operator is: equations in single assignment over named tensors.
+
+An `Op` says what is computed and nothing about how. It is polymorphic in sizes and in the element
+types it does not annotate. Text and traced Python build the same one, and two ops are equal when
+they print the same. `check.py` turns it into a `Checked`, in which every range is explicit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..dtypes import DType, TensorType
+from ..location import Loc
+from ..node import node
+from .expr import Expr, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+@node
+class Param:
+    """An input. Unread inputs are legal: their shapes may still bind sizes."""
+
+    name: str
+    type: TensorType = TensorType(None, None)
+
+
+@node
+class Equation:
+    """`tensor[lhs] = rhs`, or with a `reducer`, `tensor[lhs] += rhs` and the like.
+
+    An accumulating equation starts from the reducer's identity, runs over all its indices, and is
+    the only form whose `lhs` may depend on data; its tensor then needs a declared shape in `Op`.
+    `ranges` are the given ranges of the indices that no reduction binds; `where` their condition.
+    """
+
+    tensor: str
+    lhs: tuple[Expr, ...]
+    rhs: Expr
+    ranges: tuple[Range, ...] = ()
+    where: Expr | None = None
+    reducer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Op:
+    """An operator. `shapes` declares extents of tensors whose lhs does not determine them.
+
+    `locations` has one entry an equation and takes no part in equality.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    equations: tuple[Equation, ...]
+    returns: tuple[str, ...]
+    shapes: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    locations: tuple[Loc, ...] = ()
+    _memo: dict[str, Any] = field(default_factory=dict)
+
+    def memo(self, key: str, make: Callable[[], Any]) -> Any:
+        """A derived fact, computed once for this op (idempotent, so a race is harmless)."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return self._memo[key]
+
+    @property
+    def text(self) -> str:
+        """The canonical text; it parses back to an equal op."""
+        from .printer import print_op
+
+        text: str = self.memo("text", lambda: print_op(self))
+        return text
+
+    @property
+    def fingerprint(self) -> str:
+        """A stable key of the canonical text, the same in every process."""
+        key: str = self.memo(
+            "fingerprint", lambda: hashlib.sha256(self.text.encode()).hexdigest()[:20]
+        )
+        return key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Op) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        shapes = dict(self.shapes)
+        return Op, (self.name, self.params, self.equations, self.returns, shapes, self.locations)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRule:
+    """Dimension `dim` of input `param` must equal `extent`, whose index is called `index`."""
+
+    param: str
+    dim: int
+    extent: Expr
+    index: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An op with every range explicit and proved in bounds, for all sizes.
+
+    `op` is the original; `equations` are its equations with a `Range` for every index, on the
+    equation or on the reduction that binds it, and unique index names within an equation.
+    `shapes` gives every tensor's extents over size symbols. `sizes` lists the symbols; each is
+    bound by the first rule whose extent is that bare symbol, and all rules must then hold.
+    """
+
+    op: Op
+    equations: tuple[Equation, ...]
+    shapes: Mapping[str, tuple[Expr, ...]]
+    sizes: tuple[str, ...]
+    rules: tuple[SizeRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a typed operator. `role` is input, output or temp."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One statement of a typed operator: for all `ranges` where `where`: tensor[lhs] = value.
+
+    `ranges` are the loops in default order, outermost first. `value` is typed and contains no
+    `Reduce`. With a `reducer` the statement is `tensor[lhs] = combine(tensor[lhs], value)`.
+    A reduction of tensor C is the stages C.init, C.update and, where the result is cast or used
+    in an epilogue, C.final; then init and update work on the temporary `C.acc`. `where` holds
+    affine conditions only; others are inside `value`.
+    """
+
+    name: str
+    tensor: str
+    ranges: tuple[Range, ...]
+    where: Expr | None
+    lhs: tuple[Expr, ...]
+    value: Expr
+    reducer: str | None
+    loc: Loc | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The normal form that schedules act on: typed stages in program order.
+
+    `sizes` holds the sizes that are bound; they are already substituted in every expression.
+    A kernel with symbolic sizes has legality like any other, and is bound before lowering.
+    """
+
+    checked: Checked
+    tensors: Mapping[str, Tensor]
+    stages: tuple[Stage, ...]
+    sizes: Mapping[str, int]

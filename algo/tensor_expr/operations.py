@@ -1,0 +1,121 @@
+"""The table of scalar operations: arity, result type, NumPy meaning, and how each is printed.
+
+This is the only list of operations in the project. The interpreter evaluates by `numpy`; code
+generation, differentiation and simplification each key their own tables by these names, and a
+test asserts that every name is covered everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`result` is how the type follows from the promoted argument type:
+
+    same: that type; bool: bool; float: that type, integers becoming f32 up to 16 bits, else f64;
+    arg1: the promotion of all arguments but the first, which is a condition.
+    `symbol` is the infix or prefix operator, None for the function form.
+    """
+
+    name: str
+    arity: int
+    result: str
+    numpy: Callable[..., Any]
+    symbol: str | None = None
+    precedence: int = 100
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    """Floor division; integers by zero give 0 and INT_MIN // -1 wraps."""
+    with np.errstate(all="ignore"):
+        if np.result_type(a, b).kind == "f":
+            return np.floor_divide(a, b)
+        zero = np.equal(b, 0)
+        return np.where(zero, 0, np.floor_divide(a, np.where(zero, 1, b))).astype(
+            np.result_type(a, b)
+        )
+
+
+def _mod(a: Any, b: Any) -> Any:
+    with np.errstate(all="ignore"):
+        if np.result_type(a, b).kind == "f":
+            return np.mod(a, b)
+        zero = np.equal(b, 0)
+        return np.where(zero, 0, np.mod(a, np.where(zero, 1, b))).astype(np.result_type(a, b))
+
+
+def _erf(x: Any) -> Any:
+    import math
+
+    return np.vectorize(math.erf, otypes=[np.asarray(x).dtype])(x) if np.size(x) else np.asarray(x)
+
+
+def _pow(a: Any, b: Any) -> Any:
+    with np.errstate(all="ignore"):
+        if np.result_type(a, b).kind in "iu":
+            return np.where(np.less(b, 0), 0, np.power(a, np.maximum(b, 0))).astype(
+                np.result_type(a, b)
+            )
+        return np.power(a, b)
+
+
+def _quiet(f: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return f(*args)
+
+    return call
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(np.asarray(x).dtype)
+
+
+_TABLE = [
+    Operation("or", 2, "bool", np.logical_or, "|", 1),
+    Operation("and", 2, "bool", np.logical_and, "&", 2),
+    Operation("not", 1, "bool", np.logical_not, "~", 9),
+    Operation("lt", 2, "bool", np.less, "<", 4),
+    Operation("le", 2, "bool", np.less_equal, "<=", 4),
+    Operation("gt", 2, "bool", np.greater, ">", 4),
+    Operation("ge", 2, "bool", np.greater_equal, ">=", 4),
+    Operation("eq", 2, "bool", np.equal, "==", 4),
+    Operation("ne", 2, "bool", np.not_equal, "!=", 4),
+    Operation("add", 2, "same", _quiet(np.add), "+", 6),
+    Operation("sub", 2, "same", _quiet(np.subtract), "-", 6),
+    Operation("mul", 2, "same", _quiet(np.multiply), "*", 7),
+    Operation("div", 2, "float", _quiet(np.true_divide), "/", 7),
+    Operation("floordiv", 2, "same", _floordiv, "//", 7),
+    Operation("mod", 2, "same", _mod, "%", 7),
+    Operation("neg", 1, "same", _quiet(np.negative), "-", 8),
+    Operation("pow", 2, "same", _pow, "**", 10),
+    Operation("min", 2, "same", _quiet(np.minimum)),
+    Operation("max", 2, "same", _quiet(np.maximum)),
+    Operation("abs", 1, "same", _quiet(np.abs)),
+    Operation("sign", 1, "same", np.sign),
+    Operation("where", 3, "arg1", np.where),
+    Operation("sqrt", 1, "float", _quiet(np.sqrt)),
+    Operation("rsqrt", 1, "float", _quiet(lambda x: 1 / np.sqrt(x))),
+    Operation("exp", 1, "float", _quiet(np.exp)),
+    Operation("log", 1, "float", _quiet(np.log)),
+    Operation("tanh", 1, "float", np.tanh),
+    Operation("sigmoid", 1, "float", _quiet(_sigmoid)),
+    Operation("erf", 1, "float", _erf),
+    Operation("sin", 1, "float", _quiet(np.sin)),
+    Operation("cos", 1, "float", _quiet(np.cos)),
+    Operation("floor", 1, "float", np.floor),
+    Operation("ceil", 1, "float", np.ceil),
+]
+
+OPERATIONS: dict[str, Operation] = {op.name: op for op in _TABLE}
+BY_SYMBOL: dict[tuple[str, int], Operation] = {
+    (op.symbol, op.arity): op for op in _TABLE if op.symbol is not None
+}
+FUNCTIONS: dict[str, Operation] = {op.name: op for op in _TABLE if op.symbol is None}

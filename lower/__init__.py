@@ -1,0 +1,1 @@
+"""From schedules to loop IR, and from graphs to execution plans."""

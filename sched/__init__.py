@@ -1,0 +1,1 @@
+"""The right panels: loop schedules of operators, graph schedules of programs."""

@@ -1,0 +1,1 @@
+"""Loop schedules: primitives over a loop tree, each proved legal or refused with a witness."""

@@ -1,0 +1,129 @@
+"""The state of a loop schedule: statements, a tree of named loops over them, and buffers.
+
+Every statement has its own instance coordinates (`dims`): the indices of its stage and, before
+them, one dimension for each outer loop by which it is repeated (a copy staged at loop `jo`, a
+stage recomputed in every tile). Every loop says, for each statement under it, the loop's value as
+a quasi-affine expression of that statement's dims. So `split` only replaces `i` by `i//8` and
+`i%8`, a skew by `t+x`, and the tree plants directly as an isl schedule tree.
+
+Accesses stay in the coordinates of the tensor that a buffer represents; where a buffer holds only
+a window, lowering subtracts the window's origin and then applies the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...algo.dtypes import DType
+from ...algo.location import Loc
+from ...algo.tensor_expr.expr import Expr
+from ...algo.tensor_expr.op import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Stmt:
+    """for all dims with `domain`: buffer[lhs] = value (or combine(buffer[lhs], value)).
+
+    `domain` is a tuple of affine conditions (compare expressions) over dims and sizes. `value`
+    reads buffers by name. `instance` is the stage and its indices over dims (many to one where
+    the stage is recomputed), or for a copy the tensor and the coordinates that are copied.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    domain: tuple[Expr, ...]
+    buffer: str
+    lhs: tuple[Expr, ...]
+    value: Expr
+    reducer: str | None
+    instance: tuple[str, tuple[Expr, ...]]
+    loc: Loc | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Storage of a tensor, or of the window of it that is needed under the loop `at`.
+
+    `at` None means one for the whole kernel. `scope` is param, heap, stack, register, shared or
+    local. `layout` gives the storage axes as expressions over the coordinates d0, d1, ...
+    relative to the window's origin (None: the coordinates themselves); d1//8 and d1%8 pack panels.
+    """
+
+    name: str
+    tensor: str
+    dtype: DType
+    rank: int
+    scope: str
+    at: str | None = None
+    layout: tuple[Expr, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One statement."""
+
+    stmt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """Parts run one after the other."""
+
+    parts: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A named loop: `values` maps each statement under it to the loop's value over its dims.
+
+    `name` is unique in the tree ("C.io"; a copy that distribution made is "C.init.io"). `kind` is
+    serial, parallel, unroll, vector, or a GPU axis such as "block.x" or "thread.y". `extent` is
+    the constant number of iterations where the loop was made by a factor (ii of a split by 8).
+    """
+
+    name: str
+    values: Mapping[str, Expr]
+    body: Tree
+    kind: str = "serial"
+    extent: int | None = None
+
+
+Tree = Leaf | Seq | Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """What the primitives map to each other. `tree` covers every statement exactly once."""
+
+    kernel: Kernel
+    stmts: Mapping[str, Stmt]
+    tree: Tree
+    buffers: Mapping[str, Buffer] = field(default_factory=dict)
+
+
+def leaves(tree: Tree) -> Iterator[str]:
+    """The statements of a subtree, in order."""
+    stack: list[Tree] = [tree]
+    while stack:
+        match stack.pop():
+            case Leaf(stmt):
+                yield stmt
+            case Seq(parts):
+                stack.extend(reversed(parts))
+            case Loop(_, _, body, _, _):
+                stack.append(body)
+
+
+def loops(tree: Tree) -> Iterator[Loop]:
+    """Every loop of a subtree, outer before inner."""
+    stack: list[Tree] = [tree]
+    while stack:
+        match stack.pop():
+            case Loop() as loop:
+                yield loop
+                stack.append(loop.body)
+            case Seq(parts):
+                stack.extend(reversed(parts))
+            case Leaf():
+                pass
