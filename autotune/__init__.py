@@ -1,0 +1,1 @@
+"""The autotuner: search over loop and graph schedules, isolated measurement, records, commands."""

@@ -1,0 +1,46 @@
+# Every target makes the virtual environment it needs. A fresh Debian system needs Python 3.11 or
+# newer with its venv module (the package python3-venv); `make` says so if it is missing.
+PYTHON ?= $(firstword $(foreach v,python3.13 python3.12 python3.11 python3,$(shell $(v) -c 'import sys; sys.version_info >= (3, 11) and print("$(v)")' 2>/dev/null)))
+VENV ?= .venv
+BIN := $(VENV)/bin
+SEED ?= 0
+
+.PHONY: demo test test-full fuzz bench lint install clean
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/python -P examples/demo.py
+
+test: $(VENV)/test.stamp
+	$(BIN)/pytest
+
+test-full: $(VENV)/test.stamp
+	DIPTYCH_TEST=full $(BIN)/pytest
+
+fuzz: $(VENV)/test.stamp
+	DIPTYCH_TEST=fuzz $(BIN)/pytest tests/properties --timeout=0
+
+bench: $(VENV)/test.stamp
+	$(BIN)/python -P benchmarks/run.py
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy -p diptych
+
+install: $(VENV)/base.stamp
+
+$(VENV)/base.stamp: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Diptych needs Python 3.11 or newer on PATH (or make PYTHON=...)"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "python -m venv failed: install the venv module (Debian: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/base.stamp
+	$(BIN)/pip install -q -e '.[demo]'
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/base.stamp
+	$(BIN)/pip install -q -e '.[test,lint,demo,ptxas]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

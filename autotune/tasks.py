@@ -1,0 +1,207 @@
+"""What is tuned: an operator at sizes and types, or a program at example inputs.
+
+A task is pickled into the measuring server, which prepares it once (inputs, reference result) and
+then forks a child for each trial. A candidate is text: schedules as users write them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..algo.dtypes import DType, from_numpy
+from ..algo.errors import OpError
+from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.expr import Reduce, walk
+from ..algo.tensor_expr.interpret import interpret
+from ..algo.tensor_expr.op import Op
+from ..algo.tensor_expr.sizes import bind_sizes, evaluate
+from ..codegen.kernels import compile_op
+from ..codegen.pool import threads
+from ..sched.loop.schedule import Schedule
+
+Run = Callable[[], Any]
+
+
+class Task(Protocol):
+    """What the measuring server needs of a task."""
+
+    def prepare(self) -> None:
+        """Makes inputs and the reference result; runs once, in the server."""
+
+    def build(self, candidate: str) -> Run:
+        """Compiles a candidate on private, poisoned buffers; runs in the trial's child."""
+
+    def wrong(self, result: Any) -> str | None:
+        """What is wrong with a result, or None."""
+
+
+@dataclass
+class OpTask:
+    """An operator at input types: parameter name -> (dtype, shape)."""
+
+    op: Op
+    types: Mapping[str, tuple[DType, tuple[int, ...]]]
+    threads: int
+    inputs: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    reference: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    bounds: list[float] = field(default_factory=list)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size symbols' values."""
+        return bind_sizes(check(self.op), {name: shape for name, (_, shape) in self.types.items()})
+
+    @property
+    def work(self) -> int:
+        """Instances of the largest equation: what the interpreter would have to evaluate."""
+        checked, most = check(self.op), 0
+        sizes = self.sizes
+        for equation in checked.equations:
+            count = 1
+            ranges = list(equation.ranges)
+            for item in walk(equation.rhs):
+                ranges += item.ranges if isinstance(item, Reduce) else ()
+            for r in ranges:
+                count *= max(0, evaluate(r.hi, sizes) - evaluate(r.lo, sizes))
+            most = max(most, count)
+        return most
+
+    def prepare(self) -> None:
+        threads(self.threads)
+        rng = np.random.default_rng(0)
+        self.inputs = [_random(rng, *self.types[p.name], self.op) for p in self.op.params]
+        if self.work <= 1 << 28:
+            result = interpret(self.op, *self.inputs)
+        else:
+            # Too large for the interpreter: the unscheduled program order, one statement after
+            # the other, is the reference.
+            result = compile_op(self.op, _types(self.inputs), Schedule(self.op))(*self.inputs)
+        self.reference = list(result) if isinstance(result, tuple) else [result]
+        length = max(1, self.work // max(1, max((r.size for r in self.reference), default=1)))
+        for want in self.reference:
+            # The bound of a sum of `length` terms, in any order: length * eps * sum |terms|, where
+            # the mean size of the terms is taken for random signs.
+            eps = np.finfo(want.dtype).eps if want.dtype.kind == "f" else 0.0
+            scale = float(np.max(np.abs(want), initial=0.0)) if want.dtype.kind == "f" else 0.0
+            self.bounds.append(float(eps) * (8 + 2 * length) * scale)
+
+    def build(self, candidate: str) -> Run:
+        schedule = Schedule.parse(self.op, candidate) if candidate else None
+        compiled = compile_op(self.op, _types(self.inputs), schedule)
+        inputs = [a.copy() for a in self.inputs]
+        outs = [np.empty_like(r) for r in self.reference]
+        for out in outs:
+            out.view(np.uint8).fill(0xAB)
+        given = outs[0] if len(outs) == 1 else tuple(outs)
+
+        def run() -> Any:
+            compiled(*inputs, out=given)
+            return outs
+
+        return run
+
+    def wrong(self, result: Any) -> str | None:
+        for name, got, want, bound in zip(
+            self.op.returns, result, self.reference, self.bounds, strict=True
+        ):
+            if got.shape != want.shape:
+                return f"{name} has shape {got.shape}, expected {want.shape}"
+            with np.errstate(all="ignore"):
+                same = (got == want) | (np.isnan(got) & np.isnan(want)) if bound else got == want
+                far = ~same & ~(np.abs(got - want) <= bound) if bound else ~same
+            if np.any(far):
+                at = tuple(int(n) for n in np.argwhere(far)[0])
+                return f"{name}{list(at)} is {got[at]}, expected {want[at]}"
+        return None
+
+
+@dataclass
+class ProgramTask:
+    """A program of a file at the inputs that a function of a file returns.
+
+    A candidate is the text of a whole schedule file: graph primitives and kernels' schedules.
+    """
+
+    file: str
+    name: str
+    inputs_file: str
+    inputs_name: str
+    threads: int
+    program: Any = None
+    inputs: tuple[Any, ...] = ()
+    reference: list[np.ndarray[Any, Any]] = field(default_factory=list)
+
+    def load(self) -> None:
+        """Imports the program and makes its inputs."""
+        self.program = load(self.file, self.name)
+        made = load(self.inputs_file, self.inputs_name)
+        made = made() if callable(made) else made
+        self.inputs = made if isinstance(made, tuple) else (made,)
+
+    def prepare(self) -> None:
+        threads(self.threads)
+        self.load()
+        self.reference = leaves(self.program.interpret(*self.inputs))
+
+    def build(self, candidate: str) -> Run:
+        scheduled = self.program.schedule().replay(candidate) if candidate else self.program
+        return lambda: leaves(scheduled(*self.inputs))
+
+    def wrong(self, result: Any) -> str | None:
+        for n, (got, want) in enumerate(zip(result, self.reference, strict=True)):
+            scale = float(np.max(np.abs(want), initial=1e-6))
+            eps = float(np.finfo(want.dtype).eps) if want.dtype.kind == "f" else 0.0
+            if not np.allclose(got, want, rtol=0, atol=eps**0.5 * scale):
+                worst = float(np.max(np.abs(np.asarray(got, np.float64) - want)))
+                return f"output {n} differs by {worst:.3g} where values reach {scale:.3g}"
+        return None
+
+
+def leaves(tree: Any) -> list[np.ndarray[Any, Any]]:
+    """The arrays of nested tuples, lists and dicts, in order."""
+    if isinstance(tree, dict):
+        return [leaf for value in tree.values() for leaf in leaves(value)]
+    if isinstance(tree, (list, tuple)):
+        return [leaf for value in tree for leaf in leaves(value)]
+    return [np.asarray(tree)]
+
+
+def load(file: str, name: str) -> Any:
+    """`name` of the Python file, imported under a name of its own."""
+    path = Path(file)
+    if not path.is_file():
+        raise OpError(f"{file}: no such file (expected file.py:name, or operator text)")
+    spec = importlib.util.spec_from_file_location(f"_tuned_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise OpError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        known = ", ".join(sorted(n for n in vars(module) if not n.startswith("_")))
+        raise OpError(f"{file} has no {name}; it defines {known}")
+    return getattr(module, name)
+
+
+def _types(arrays: list[np.ndarray[Any, Any]]) -> Any:
+    return [(from_numpy(a.dtype), a.shape) for a in arrays]
+
+
+def _random(
+    rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], op: Op
+) -> np.ndarray[Any, Any]:
+    """Inputs that no schedule can treat specially: floats around 0, small non-negative integers.
+
+    Small because integer inputs are often indices into other inputs; where an extent is even
+    smaller the run-time check of the operator says so.
+    """
+    if dtype.is_float:
+        return rng.standard_normal(shape).astype(dtype.numpy)
+    return rng.integers(0, 2, shape).astype(dtype.numpy)
