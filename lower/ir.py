@@ -2,11 +2,14 @@
 
 Here `Index` is a loop variable or a `Let`, of type i64; a `Const` without a dtype is an i64 too;
 `Access` reads a buffer, by one index an axis; every other expression is typed, with explicit
-casts. Variables and buffers have names unique in their function. Sizes are constants: `Size` does
-not occur. Nodes are interned.
+casts. No name is bound within the scope of the same name; scopes that are disjoint may share one,
+as the copies of an unrolled body do. Sizes are constants: `Size` does not occur. Nodes are
+interned. Blocks are flat (`block` makes them), so that a program has one spelling.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 from ..algo.dtypes import DType
 from ..algo.node import node
@@ -23,7 +26,9 @@ class Stmt:
 class Buffer:
     """`scope` is param, heap, stack, register, shared or local; strides count elements.
 
-    A register buffer is one that passes have promised to index by constants only. `align` is the
+    A register buffer is one that passes have promised to index by constants only, plus, on an
+    axis of stride 1, the variable of a vector loop whose `lo` is constant; all its lanes lie inside
+    the buffer, those masked off included, so a masked access may touch them. `align` is the
     alignment in bytes that the address of element 0 has for certain.
     """
 
@@ -120,3 +125,83 @@ class Function:
     name: str
     params: tuple[Buffer, ...]
     body: Stmt
+
+
+KINDS = ("serial", "parallel", "unroll", "vector")
+AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
+
+
+def block(*stmts: Stmt) -> Stmt:
+    """Statements in order, nested blocks opened; one statement alone is itself."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, Block) else (stmt,))
+    return flat[0] if len(flat) == 1 else Block(tuple(flat))
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a dense array, the last axis fastest."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside a statement."""
+    match stmt:
+        case Block(stmts):
+            return stmts
+        case For(_, _, _, body, _, _, _) | Let(_, _, body) | Alloc(_, body):
+            return (body,)
+        case If(_, then, orelse):
+            return (then,) if orelse is None else (then, orelse)
+    return ()
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions directly in a statement (those of its children not)."""
+    match stmt:
+        case For(_, lo, hi, _, _, _, _):
+            return (lo, hi)
+        case If(cond, _, _):
+            return (cond,)
+        case Let(_, value, _):
+            return (value,)
+        case Store(_, index, value):
+            return (*index, value)
+        case Update(_, index, _, value):
+            return (*index, value)
+    return ()
+
+
+def rebuild(
+    stmt: Stmt, inner: Callable[[Stmt], Stmt], expr: Callable[[Expr], Expr] = lambda e: e
+) -> Stmt:
+    """The statement with `inner` applied to its children and `expr` to its own expressions."""
+    match stmt:
+        case Block(stmts):
+            return block(*(inner(s) for s in stmts))
+        case For(var, lo, hi, body, kind, step, lanes):
+            return For(var, expr(lo), expr(hi), inner(body), kind, step, lanes)
+        case If(cond, then, orelse):
+            return If(expr(cond), inner(then), None if orelse is None else inner(orelse))
+        case Let(var, value, body):
+            return Let(var, expr(value), inner(body))
+        case Alloc(buffer, body):
+            return Alloc(buffer, inner(body))
+        case Store(buffer, index, value):
+            return Store(buffer, tuple(expr(e) for e in index), expr(value))
+        case Update(buffer, index, reducer, value):
+            return Update(buffer, tuple(expr(e) for e in index), reducer, expr(value))
+    return stmt
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """A statement and all within it, outer before inner, in order."""
+    stack = [stmt]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack.extend(reversed(children(item)))

@@ -1,0 +1,168 @@
+"""The verifier of loop IR, run between passes in tests and at DIPTYCH_DEBUG=3.
+
+A violation is a bug of a pass, so it is an `InternalError`; its message holds the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..algo.errors import InternalError
+from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, walk
+from ..algo.tensor_expr.operations import OPERATIONS
+from ..algo.tensor_expr.reducers import REDUCERS
+from .ir import (
+    AXES,
+    KINDS,
+    Alloc,
+    Barrier,
+    Block,
+    Buffer,
+    For,
+    Function,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    expressions,
+)
+from .ir_print import print_expr, print_stmt
+
+SCOPES = ("heap", "stack", "register", "shared", "local")
+
+
+def verify(function: Function, final: bool = False) -> None:
+    """Raises `InternalError` unless `function` is well formed.
+
+    `final` asks for what code generation is promised: no unroll loops, vector loops in lanes that
+    are a power of two, register buffers indexed by constants.
+    """
+    buffers: dict[str, Buffer] = {}
+    for param in function.params:
+        _buffer(param, ("param",), buffers, function.body)
+        buffers[param.name] = param
+    _Checker(final).check(function.body, frozenset(), buffers, ())
+
+
+def _fail(stmt: Stmt, what: str) -> InternalError:
+    return InternalError(f"loop IR: {what}, in\n{print_stmt(stmt, 1)}")
+
+
+def _buffer(
+    buffer: Buffer, scopes: tuple[str, ...], known: Mapping[str, Buffer], stmt: Stmt
+) -> None:
+    if buffer.name in known:
+        raise _fail(stmt, f"buffer {buffer.name} is bound within its own scope")
+    if buffer.scope not in scopes:
+        raise _fail(stmt, f"buffer {buffer.name} has scope {buffer.scope}, not {'/'.join(scopes)}")
+    if len(buffer.shape) != len(buffer.strides):
+        raise _fail(stmt, f"buffer {buffer.name} has {len(buffer.strides)} strides")
+    if any(extent < 0 for extent in buffer.shape):
+        raise _fail(stmt, f"buffer {buffer.name} has a negative extent")
+
+
+class _Checker:
+    def __init__(self, final: bool) -> None:
+        self.final = final
+
+    def check(
+        self,
+        stmt: Stmt,
+        names: frozenset[str],
+        buffers: Mapping[str, Buffer],
+        loops: tuple[For, ...],
+    ) -> None:
+        for expr in expressions(stmt):
+            self.check_expr(expr, names, buffers, loops, stmt)
+        match stmt:
+            case Block(stmts):
+                if len(stmts) == 1 or any(isinstance(s, Block) for s in stmts):
+                    raise _fail(stmt, "a block is not flat")
+                for inner in stmts:
+                    self.check(inner, names, buffers, loops)
+            case For(var, _, _, body, _, _, _):
+                self.check_for(stmt, names, loops)
+                self.check(body, names | {var}, buffers, (*loops, stmt))
+            case If(_, then, orelse):
+                self.check(then, names, buffers, loops)
+                if orelse is not None:
+                    self.check(orelse, names, buffers, loops)
+            case Let(var, _, body):
+                if var in names:
+                    raise _fail(stmt, f"{var} is bound within its own scope")
+                self.check(body, names | {var}, buffers, loops)
+            case Alloc(buffer, body):
+                _buffer(buffer, SCOPES, buffers, stmt)
+                self.check(body, names, {**buffers, buffer.name: buffer}, loops)
+            case Store(name, index, _) | Update(name, index, _, _):
+                if isinstance(stmt, Update) and stmt.reducer not in REDUCERS:
+                    raise _fail(stmt, f"{stmt.reducer} is no reducer")
+                self.check_cell(name, index, buffers, loops, stmt)
+            case Barrier():
+                if not any(loop.kind.startswith("thread.") for loop in loops):
+                    raise _fail(stmt, "a barrier is outside the loops over threads")
+            case _:
+                raise InternalError(f"no loop IR statement: {stmt!r}")
+
+    def check_for(self, loop: For, names: frozenset[str], loops: tuple[For, ...]) -> None:
+        if loop.var in names:
+            raise _fail(loop, f"{loop.var} is bound within its own scope")
+        if loop.kind not in KINDS + AXES:
+            raise _fail(loop, f"{loop.kind} is no kind of loop")
+        if loop.step < 1 or (loop.step != 1 and loop.kind not in ("serial", "parallel", "unroll")):
+            raise _fail(loop, f"a {loop.kind} loop has step {loop.step}")
+        if any(outer.kind == "vector" for outer in loops) and loop.kind not in ("serial", "unroll"):
+            raise _fail(loop, f"a {loop.kind} loop is inside a vector loop")
+        if loop.kind != "vector" and loop.lanes != 1:
+            raise _fail(loop, f"a {loop.kind} loop has lanes")
+        if loop.lanes < 1 or loop.lanes & (loop.lanes - 1):
+            raise _fail(loop, f"{loop.lanes} lanes are not a power of two")
+        if loop.kind in AXES and any(outer.kind == loop.kind for outer in loops):
+            raise _fail(loop, f"{loop.kind} is bound twice")
+        if self.final and (loop.kind == "unroll" or (loop.kind == "vector" and loop.lanes == 1)):
+            raise _fail(loop, f"an {loop.kind} loop is left")
+
+    def check_expr(
+        self,
+        expr: Expr,
+        names: frozenset[str],
+        buffers: Mapping[str, Buffer],
+        loops: tuple[For, ...],
+        stmt: Stmt,
+    ) -> None:
+        for item in walk(expr):
+            match item:
+                case Index(name):
+                    if name not in names:
+                        raise _fail(stmt, f"{name} is not bound")
+                case Access(name, index):
+                    self.check_cell(name, index, buffers, loops, stmt)
+                case Call(op, args):
+                    if op not in OPERATIONS or len(args) != OPERATIONS[op].arity:
+                        raise _fail(stmt, f"{op} is no operation of {len(args)} arguments")
+                case Const() | Cast():
+                    pass
+                case _:
+                    raise _fail(stmt, f"{type(item).__name__} does not occur in loop IR")
+
+    def check_cell(
+        self,
+        name: str,
+        index: tuple[Expr, ...],
+        buffers: Mapping[str, Buffer],
+        loops: tuple[For, ...],
+        stmt: Stmt,
+    ) -> None:
+        buffer = buffers.get(name)
+        if buffer is None:
+            raise _fail(stmt, f"buffer {name} is not bound")
+        if len(index) != len(buffer.shape):
+            raise _fail(stmt, f"buffer {name} has rank {len(buffer.shape)}, not {len(index)}")
+        if self.final and buffer.scope == "register":
+            vectors = {loop.var for loop in loops if loop.kind == "vector"}
+            for n, part in enumerate(index):
+                used = {item.name for item in walk(part) if isinstance(item, Index)}
+                if used - vectors or (used and buffer.strides[n] != 1):
+                    text = print_expr(Access(name, index))
+                    raise _fail(stmt, f"register buffer access {text} is not constant")
