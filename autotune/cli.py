@@ -1,0 +1,184 @@
+"""The commands `autotune` and `diptych`.
+
+    autotune FILE.py:OP -s M=512 -s N=512 -s K=512 --time 30 -o matmul.sched
+    autotune "C[i,j] = sum(A[i,k]*B[k,j])" -i "A=f32[512,512]" -i "B=f32[512,512]" -o mm.sched
+    autotune FILE.py:PROGRAM --inputs FILE.py:FUNCTION --both -o step.sched
+    diptych show|verify FILE ; diptych doctor
+
+Exit codes: 0 done, 1 a failure, 2 a mistake in the command line or a file, 130 interrupted (the best
+so far is on disk).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..algo.dtypes import BY_NAME, DType, f32
+from ..algo.errors import Error, OpError, ShapeError
+from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.op import Op
+from ..algo.tensor_expr.parse import parse
+from ..algo.tensor_expr.sizes import evaluate
+from .tasks import load
+
+
+def autotune(argv: list[str] | None = None) -> int:
+    """The `autotune` command."""
+    args = _parser().parse_args(argv)
+    try:
+        return _tune(args)
+    except Error as error:
+        print(f"autotune: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"autotune: interrupted; the best so far is in {args.output}", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="autotune", description="Searches schedules and writes the best one to a file."
+    )
+    parser.add_argument("target", help="file.py:name, or an operator's text")
+    parser.add_argument("-s", "--size", action="append", default=[], metavar="M=1024")
+    parser.add_argument("-i", "--input", action="append", default=[], metavar="A=f32[64,64]")
+    parser.add_argument("--inputs", metavar="file.py:function", help="example inputs of a program")
+    parser.add_argument("--both", action="store_true", help="graph and loop schedules together")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    parser.add_argument("--time", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--trials", type=int, default=None, help="stop after so many candidates")
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--records", metavar="FILE", help="keep measurements here, and resume")
+    return parser
+
+
+def _tune(args: argparse.Namespace) -> int:
+    from ..algo.graph.program import Program
+    from .tune import tune_op, tune_program
+
+    file, name = _split(args.target)
+    found = load(file, name) if name else parse(args.target)
+    settings: dict[str, Any] = {
+        "output": Path(args.output), "seconds": args.time, "trials": args.trials,
+        "threads": args.threads, "seed": args.seed,
+        "records": Path(args.records) if args.records else None,
+    }  # fmt: skip
+    if isinstance(found, Op):
+        if args.both:
+            raise OpError(f"{args.target} is an operator: --both is for programs")
+        found_types = op_types(found, args.size, args.input)
+        result = tune_op(found, found_types, **settings)
+    elif isinstance(found, Program):
+        if args.inputs is None:
+            raise OpError("a program needs --inputs file.py:function, which returns its arguments")
+        inputs_file, inputs_name = _split(args.inputs)
+        result = tune_program(
+            (file, name), (inputs_file, inputs_name), loops=args.both, **settings
+        )
+    else:
+        raise OpError(f"{args.target} is a {type(found).__name__}, not an operator or a program")
+    gain = result.default_seconds / result.seconds
+    print(
+        f"{args.output}: {result.seconds * 1e3:.3f} ms, {gain:.2f} x the default schedule, "
+        f"after {result.trials} trials ({len(result.failures)} dropped)"
+    )
+    return 0
+
+
+def _split(target: str) -> tuple[str, str]:
+    match = re.fullmatch(r"(.+\.py):(\w+)", target)
+    return (match[1], match[2]) if match else (target, "")
+
+
+def op_types(
+    op: Op, sizes: list[str], inputs: list[str]
+) -> dict[str, tuple[DType, tuple[int, ...]]]:
+    """Types of all parameters from `-s` and `-i` arguments and the operator's annotations."""
+    given: dict[str, tuple[DType, tuple[int, ...]]] = {}
+    names = [p.name for p in op.params]
+    for text in inputs:
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\w+)\s*\[([\d\s,]*)\]\s*", text)
+        if not match or match[2] not in BY_NAME:
+            raise OpError(f"-i {text!r}: expected NAME=TYPE[SIZES], such as A=f32[64,64]")
+        if match[1] not in names:
+            raise OpError(f"-i {text!r}: {op.name} has no input {match[1]}, only {', '.join(names)}")
+        shape = tuple(int(n) for n in match[3].split(",") if n.strip())
+        given[match[1]] = (BY_NAME[match[2]], shape)
+    values: dict[str, int] = {}
+    checked = check(op)
+    for text in sizes:
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", text)
+        if not match:
+            raise OpError(f"-s {text!r}: expected NAME=NUMBER, such as M=1024")
+        if match[1] not in checked.sizes:
+            raise OpError(
+                f"-s {text!r}: {op.name} has no size {match[1]}, only {', '.join(checked.sizes)}"
+            )
+        values[match[1]] = int(match[2])
+    for rule in checked.rules:
+        # Sizes that a given input binds need not be said again.
+        if rule.param in given and rule.dim < len(given[rule.param][1]):
+            for size in checked.sizes:
+                if repr(rule.extent) == f"Size({size!r})":
+                    values.setdefault(size, given[rule.param][1][rule.dim])
+    missing = [s for s in checked.sizes if s not in values]
+    if missing:
+        raise ShapeError(f"{op.name}: give sizes, for example -s {missing[0]}=64")
+    types: dict[str, tuple[DType, tuple[int, ...]]] = {}
+    for param in op.params:
+        shape = tuple(evaluate(e, values) for e in checked.shapes[param.name])
+        types[param.name] = given.get(param.name, (param.type.dtype or f32, shape))
+    return types
+
+
+def diptych(argv: list[str] | None = None) -> int:
+    """The `diptych` command: show, verify, doctor."""
+    parser = argparse.ArgumentParser(prog="diptych", description="Schedule files and the system.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("show", "print a schedule file"), ("verify", "check that it applies")):
+        commands.add_parser(name, help=text).add_argument("file")
+    commands.add_parser("doctor", help="versions, devices and settings")
+    args = parser.parse_args(argv)
+    try:
+        if args.command == "doctor":
+            print(doctor())
+        else:
+            from .files import show, verify
+
+            print(show(Path(args.file)) if args.command == "show" else verify(Path(args.file)))
+    except Error as error:
+        print(f"diptych: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def doctor() -> str:
+    """Versions of what Diptych stands on, the machine as schedules see it, and GPU tools."""
+    import llvmlite.binding as llvm
+
+    from ..codegen.host import machine
+    from ..codegen.ptxas import find_ptxas
+
+    lines = [f"python      {platform.python_version()} on {platform.machine()}"]
+    for package in ("diptych", "numpy", "islpy", "llvmlite", "sympy", "lightgbm", "pycuda"):
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            version = "not installed" + (" (the optional extra cuda)" if package == "pycuda" else "")
+        lines.append(f"{package:<11} {version}")
+    lines.append(f"LLVM        {'.'.join(map(str, llvm.llvm_version_info))}")
+    host = machine()
+    lines.append(
+        f"host        {llvm.get_host_cpu_name()}, vectors of {host.vector_bytes} bytes, "
+        f"{host.registers} registers, caches {host.l1 >> 10} KiB, {host.l2 >> 10} KiB, "
+        f"{host.l3 >> 20} MiB, {host.threads} threads"
+    )
+    lines.append(f"ptxas       {find_ptxas() or 'not found (the optional extra ptxas)'}")
+    return "\n".join(lines)
