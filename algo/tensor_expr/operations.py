@@ -20,7 +20,8 @@ class Operation:
 
     same: that type; bool: bool; float: that type, integers becoming f32 up to 16 bits, else f64;
     arg1: the promotion of all arguments but the first, which is a condition.
-    `symbol` is the infix or prefix operator, None for the function form.
+    `symbol` is the infix or prefix operator, None for the function form; `precedence` is Python's,
+    so that `&` and `|` bind tighter than comparisons.
     """
 
     name: str
@@ -79,15 +80,15 @@ def _sigmoid(x: Any) -> Any:
 
 
 _TABLE = [
-    Operation("or", 2, "bool", np.logical_or, "|", 1),
-    Operation("and", 2, "bool", np.logical_and, "&", 2),
-    Operation("not", 1, "bool", np.logical_not, "~", 9),
-    Operation("lt", 2, "bool", np.less, "<", 4),
-    Operation("le", 2, "bool", np.less_equal, "<=", 4),
-    Operation("gt", 2, "bool", np.greater, ">", 4),
-    Operation("ge", 2, "bool", np.greater_equal, ">=", 4),
-    Operation("eq", 2, "bool", np.equal, "==", 4),
-    Operation("ne", 2, "bool", np.not_equal, "!=", 4),
+    Operation("or", 2, "bool", np.logical_or, "|", 2),
+    Operation("and", 2, "bool", np.logical_and, "&", 3),
+    Operation("not", 1, "bool", np.logical_not, "~", 8),
+    Operation("lt", 2, "bool", np.less, "<", 1),
+    Operation("le", 2, "bool", np.less_equal, "<=", 1),
+    Operation("gt", 2, "bool", np.greater, ">", 1),
+    Operation("ge", 2, "bool", np.greater_equal, ">=", 1),
+    Operation("eq", 2, "bool", np.equal, "==", 1),
+    Operation("ne", 2, "bool", np.not_equal, "!=", 1),
     Operation("add", 2, "same", _quiet(np.add), "+", 6),
     Operation("sub", 2, "same", _quiet(np.subtract), "-", 6),
     Operation("mul", 2, "same", _quiet(np.multiply), "*", 7),
