@@ -22,10 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import islpy as raw
+import islpy
+
 
 from .errors import InternalError, UnsupportedError
 
+raw = islpy
 T = TypeVar("T")
 QUOTA = 200_000
 """Operations that a question may take unless its asker says otherwise: some tens of ms to 1 s."""
@@ -65,8 +67,8 @@ def quota(operations: int = QUOTA) -> Iterator[None]:
             yield
         except raw.Error as err:
             if _is_spent():
-                raise Exhausted(f"isl could not answer within {operations} operations") from err
-            raise InternalError(f"isl failed: {err}") from err
+                raise Exhausted(f"isl could not answer within {operations} operations") from None
+            raise InternalError(f"isl failed: {err}") from None
         finally:
             _context.set_max_operations(0)
             _context.reset_operations()
@@ -191,8 +193,11 @@ def project_onto(items: raw.Set, dims: Sequence[str]) -> raw.Set:
 
 
 _KEYWORDS = frozenset(
-    ("exists", "and", "or", "implies", "not", "infty", "infinity", "nan", "min", "max", "rat")
-    + ("true", "false", "ceild", "floord", "mod", "ceil", "floor")
+    re.findall(
+        r"\w+",
+        "exists and or implies not infty infinity nan min max rat true false "
+        "ceild floord mod ceil floor",
+    )
 )
 _PLAIN = re.compile(r"(?!x__)[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPED = re.compile(r"_x([0-9a-f]+)_")
@@ -227,8 +232,8 @@ def _parse(kind: Callable[[str], T], text: str) -> T:
         _context.set_max_operations(0)
         try:
             return kind(text)
-        except raw.Error as err:
-            raise InternalError(f"isl cannot read: {text}") from err
+        except raw.Error:
+            raise InternalError(f"isl cannot read: {text}") from None
         finally:
             _context.set_max_operations(_active[0] if _active else 0)
 
