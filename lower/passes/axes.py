@@ -1,0 +1,209 @@
+"""Loops bound to GPU axes become one program that every thread of every block runs.
+
+    for io in 0 .. 7 block.x:                      for b in 0 .. 7 block.x:
+        for a in 0 .. 16 thread.x: A               for t in 0 .. 16 thread.x:
+        for ii in 0 .. min(16, 100 - io*16)  ==>       A[a = t]
+                   thread.x: B                         if t < min(16, 100 - b*16): B[ii = t]
+
+Afterwards the axes are the outermost loops, once each, with constant extents, and what is inside
+is what one thread does: there a barrier has its meaning. Guards go as far inward as they can, so
+that barriers can stand between them. A nest under no loop over some axis is dealt out to that
+axis' threads where its iterations are independent (`deal`), and else runs where the axis is 0.
+Buffers of scope register and local that were allocated around thread loops become each thread's
+own (`private`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.affine import Interval, bounds
+from ...algo.tensor_expr.build import add, both, compare, conjuncts, const, sub
+from ...algo.tensor_expr.expr import Expr, Index, accesses
+from ..ir import AXES, Alloc, Block, For, Function, If, Let, Stmt, block, rebuild, walk
+from ..ranges import values_of
+from .deal import deal, replace
+from .private import private
+
+ORDER = ("block.z", "block.y", "block.x", "thread.z", "thread.y", "thread.x")
+
+
+def axes(function: Function) -> Function:
+    """The function with each of its nests over GPU axes as the program of one thread."""
+    if not _bound(function.body):
+        return function
+    return Function(function.name, function.params, _top(function.body))
+
+
+def extents(nest: Stmt) -> dict[str, list[Bound]]:
+    """The loops bound to each axis in a nest, with the most iterations that each can have.
+
+    Raises `ScheduleError` for a bound loop whose number of iterations has no constant bound.
+    """
+    found: dict[str, list[Bound]] = {}
+    _collect(nest, {}, found)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A loop that is bound to an axis, and its largest number of iterations."""
+
+    loop: str
+    extent: int
+
+
+def _bound(stmt: Stmt) -> bool:
+    return any(isinstance(item, For) and item.kind in AXES for item in walk(stmt))
+
+
+def _collect(stmt: Stmt, known: Mapping[str, Interval], found: dict[str, list[Bound]]) -> None:
+    match stmt:
+        case For(var, lo, hi, body, kind, _, _):
+            values = values_of(stmt, known)
+            if kind in AXES:
+                most = bounds(sub(hi, lo), known)[1]
+                if most is None:
+                    raise ScheduleError(
+                        f"{kind}: loop {var} has no constant bound on its iterations; "
+                        f"split it and bind the inner loop"
+                    )
+                found.setdefault(kind, []).append(Bound(var, max(0, most)))
+            _collect(body, {**known, var: values}, found)
+        case Block(stmts):
+            for inner in stmts:
+                _collect(inner, known, found)
+        case If(_, then, orelse):
+            _collect(then, known, found)
+            if orelse is not None:
+                _collect(orelse, known, found)
+        case Let(var, value, body):
+            _collect(body, {**known, var: bounds(value, known)}, found)
+        case Alloc(_, body):
+            _collect(body, known, found)
+
+
+def _top(stmt: Stmt) -> Stmt:
+    """Each statement at the top is a kernel launch of its own; buffers between them are global."""
+    match stmt:
+        case Block(stmts):
+            return block(*map(_top, stmts))
+        case Alloc(buffer, body) if buffer.scope in ("heap", "stack"):
+            return Alloc(buffer, _top(body))
+    found = extents(stmt)
+    sizes = {axis: max(b.extent for b in found[axis]) for axis in ORDER if axis in found}
+    if not any(axis.startswith("thread") for axis in sizes):
+        sizes["thread.x"] = 1
+    names = _fresh(stmt, sizes)
+    body = _Thread(sizes, names).convert(stmt, frozenset(), None, ())
+    for axis in reversed(sizes):
+        body = For(names[axis], const(0), const(sizes[axis]), body, axis)
+    return body
+
+
+def _fresh(stmt: Stmt, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Names for the axes that no loop of the nest has."""
+    used = {item.var for item in walk(stmt) if isinstance(item, (For, Let))}
+    names = {}
+    for axis in sizes:
+        name = axis
+        while name in used:
+            name += "_"
+        names[axis] = name
+    return names
+
+
+class _Thread:
+    """Conversion of one nest. `sizes` are the axes' extents, `names` their variables."""
+
+    def __init__(self, sizes: Mapping[str, int], names: Mapping[str, str]) -> None:
+        self.sizes, self.names = sizes, names
+
+    def convert(
+        self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]
+    ) -> Stmt:
+        """What a thread does of `stmt`, which stands under loops over the axes `have`.
+
+        `guard` must hold where it is executed; it is put around the innermost statements.
+        `loops` are those around, for what is known of their variables.
+        """
+        if not _bound(stmt):
+            return self.leaf(stmt, have, guard, loops)
+        if any(accesses(expr) for expr in _control(stmt)):
+            inner = self.convert_inside(stmt, have, None, loops)
+            return inner if guard is None else If(guard, inner)
+        return self.convert_inside(stmt, have, guard, loops)
+
+    def convert_inside(
+        self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]
+    ) -> Stmt:
+        match stmt:
+            case For(var, lo, hi, body, kind, _, _) if kind in AXES:
+                value = add(lo, Index(self.names[kind]))
+                full = bounds(sub(hi, lo), {}) == (self.sizes[kind],) * 2
+                inner = replace(body, {Index(var): value})
+                test = None if full else compare("lt", value, hi)
+                return self.convert(inner, have | {kind}, both(guard, test), loops)
+            case For():
+                return rebuild(stmt, lambda s: self.convert(s, have, guard, (*loops, stmt)))
+            case Alloc(buffer, body):
+                missing = [a for a in self.sizes if a.startswith("thread") and a not in have]
+                inner = self.convert(body, have, guard, loops)
+                if buffer.scope == "shared" and any(a.startswith("thread") for a in have):
+                    raise ScheduleError(
+                        f"shared buffer {buffer.name} is allocated inside a loop bound to a thread "
+                        f"axis, so no other thread sees it; stage it at a loop outside of those"
+                    )
+                if buffer.scope in ("heap", "stack") and missing:
+                    raise ScheduleError(
+                        f"buffer {buffer.name} lies between block and thread loops with scope "
+                        f"{buffer.scope}; use scope shared, register or local there"
+                    )
+                if buffer.scope in ("register", "local") and missing:
+                    around = (*self.axis_loops(), *loops)
+                    return private(buffer, inner, [self.names[a] for a in missing], around)
+                return Alloc(buffer, inner)
+        return rebuild(stmt, lambda s: self.convert(s, have, guard, loops))
+
+    def leaf(
+        self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]
+    ) -> Stmt:
+        """A statement with no bound loop inside: the axes it lacks get work or do nothing."""
+        lacking = [a for a in self.sizes if a not in have and self.sizes[a] > 1]
+        threads = [a for a in reversed(lacking) if a.startswith("thread")]
+        dealt = deal(stmt, [(self.names[a], self.sizes[a]) for a in threads], loops)
+        if dealt is not None:
+            stmt = dealt
+            lacking = [a for a in lacking if a not in threads]
+        for axis in lacking:
+            guard = both(guard, compare("eq", Index(self.names[axis]), const(0)))
+        return stmt if guard is None else If(_joined(guard), stmt)
+
+    def axis_loops(self) -> tuple[For, ...]:
+        """The loops over the axes, as those that will stand around the whole."""
+        return tuple(
+            For(self.names[axis], const(0), const(size), Block(()), axis)
+            for axis, size in self.sizes.items()
+        )
+
+
+def _control(stmt: Stmt) -> tuple[Expr, ...]:
+    match stmt:
+        case For(_, lo, hi, _, _, _, _):
+            return lo, hi
+        case If(cond, _, _):
+            return (cond,)
+        case Let(_, value, _):
+            return (value,)
+    return ()
+
+
+def _joined(guard: Expr) -> Expr:
+    """The conjunction with each condition once."""
+    result: Expr | None = None
+    for cond in dict.fromkeys(conjuncts(guard)):
+        result = both(result, cond)
+    assert result is not None
+    return result
