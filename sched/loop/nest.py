@@ -48,6 +48,8 @@ class Buffer:
     `at` None means one for the whole kernel. `scope` is param, heap, stack, register, shared or
     local. `layout` gives the storage axes as expressions over the coordinates d0, d1, ...
     relative to the window's origin (None: the coordinates themselves); d1//8 and d1%8 pack panels.
+    `pinned`: a primitive chose `at`, and value flow is checked; else `at` follows the accesses.
+    A register or local buffer is private to a GPU thread: its window fixes the thread loops too.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Buffer:
     scope: str
     at: str | None = None
     layout: tuple[Expr, ...] | None = None
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class Loop:
     `name` is unique in the tree ("C.io"; a copy that distribution made is "C.init.io"). `kind` is
     serial, parallel, unroll, vector, or a GPU axis such as "block.x" or "thread.y". `extent` is
     the constant number of iterations where the loop was made by a factor (ii of a split by 8).
+    `tail` of such a loop: "guard" (a bound or mask in the last block) or "separate" (full blocks
+    and the last one are loops of their own, so that full blocks are free of conditions).
     """
 
     name: str
@@ -87,6 +92,7 @@ class Loop:
     body: Tree
     kind: str = "serial"
     extent: int | None = None
+    tail: str = "guard"
 
 
 Tree = Leaf | Seq | Loop
@@ -111,8 +117,8 @@ def leaves(tree: Tree) -> Iterator[str]:
                 yield stmt
             case Seq(parts):
                 stack.extend(reversed(parts))
-            case Loop(_, _, body, _, _):
-                stack.append(body)
+            case Loop() as loop:
+                stack.append(loop.body)
 
 
 def loops(tree: Tree) -> Iterator[Loop]:

@@ -1,0 +1,186 @@
+"""Questions that primitives ask about dependences, and the refusals that answer them.
+
+A refusal shows one pair of instances, the lexicographically first under the smallest sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.expr import Expr
+from .dependences import Dependence, dependences
+from .names import index_of
+from .nest import Loop, Nest, Stmt, leaves
+from .order import other_iteration, relative, runs_before, same_iteration
+from .relations import from_data, primed, same_element, text
+from .storage import reads
+from .tree import around_loop, around_stmt
+from .witness import Pair, at, element, first_pair, instance, value
+
+
+def check_order(before: Nest, after: Nest, who: str) -> None:
+    """Raises unless every dependence still runs forwards; pairs whose order stayed are skipped."""
+    for dep in dependences(after.kernel.stages):
+        old = relative(before.tree, dep.src, dep.dst).signature(dep.src, dep.dst)
+        new = relative(after.tree, dep.src, dep.dst).signature(dep.src, dep.dst)
+        if old != new:
+            check_dependence(after, dep, who)
+
+
+def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
+    """Raises unless the source runs before the destination, within one copy of the storage."""
+    src, dst = nest.stmts[dep.src], nest.stmts[dep.dst]
+    # The reader is the first of the pair, so that the witness is the first reader that is wrong.
+    order = relative(nest.tree, dst.name, src.name)
+    wrong = same_element(dep.touched, dep.written, primed(src.dims))
+    wrong += [same_iteration(loop, dst, src) for loop in _storage_loops(nest, src, order.loops)]
+    wrong.append(runs_before(order, dst, src, or_same=True))
+    found = first_pair(dst, src, wrong, who)
+    if found is not None:
+        verb = "updates" if dep.kind == "updates" else "reads"
+        cell = element(dep.tensor, dep.touched, found.first, found.sizes)
+        late = instance(src, found.second, found.sizes)
+        early = instance(dst, found.first, found.sizes)
+        written = "is written" if late == cell else f"{late} writes it"
+        raise ScheduleError(
+            f"{who}: {early} {verb} {cell} before {written if late != cell else 'it ' + written}{at(dst)}"
+        )
+
+
+def _storage_loops(nest: Nest, src: Stmt, shared: tuple[Loop, ...]) -> list[Loop]:
+    """The loops each of whose iterations has storage of its own for what `src` writes."""
+    buffer = nest.buffers[src.buffer]
+    names = [loop.name for loop in shared]
+    return list(shared[: names.index(buffer.at) + 1]) if buffer.at in names else []
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access of a statement to a buffer; `kind` is read, write or update."""
+
+    stmt: Stmt
+    cell: tuple[Expr, ...]
+    kind: str
+
+
+def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
+    """The accesses under a loop to each buffer that its iterations share."""
+    within = [nest.stmts[name] for name in leaves(loop)]
+    for buffer in nest.buffers.values():
+        if _private_to(nest, buffer.at, loop):
+            continue
+        found: list[Touch] = []
+        for stmt in within:
+            if stmt.buffer == buffer.name:
+                found.append(Touch(stmt, stmt.lhs, "update" if stmt.reducer else "write"))
+            found += [
+                Touch(stmt, r.indices, "read") for r in reads(stmt) if r.tensor == buffer.name
+            ]
+        yield buffer.name, found
+
+
+def _private_to(nest: Nest, at_loop: str | None, loop: Loop) -> bool:
+    """Does a buffer that lives at `at_loop` exist once for every iteration of `loop`?"""
+    if at_loop is None:
+        return False
+    return at_loop == loop.name or any(
+        outer.name == loop.name for outer in around_loop(nest.tree, at_loop)
+    )
+
+
+def conflict(nest: Nest, loop: Loop, skip: Callable[[Touch, Touch], bool], who: str) -> str | None:
+    """One conflict between iterations of a loop that run at once, in words; None if there is none.
+
+    Two accesses conflict where they touch one element and one of them writes it. `skip` says of
+    which pairs this does not matter.
+    """
+    outer = around_loop(nest.tree, loop.name)
+    for buffer, found in touches(nest, loop):
+        for n, a in enumerate(found):
+            for b in found[n:]:
+                if a.kind == b.kind == "read" or skip(a, b):
+                    continue
+                wrong = same_element(a.cell, b.cell, primed(b.stmt.dims))
+                wrong += [same_iteration(item, a.stmt, b.stmt) for item in outer]
+                wrong.append(other_iteration(loop, a.stmt, b.stmt))
+                pair = first_pair(a.stmt, b.stmt, wrong, who)
+                if pair is not None:
+                    return _sentence(nest.buffers[buffer].tensor, loop, a, b, pair)
+    return None
+
+
+def _sentence(tensor: str, loop: Loop, a: Touch, b: Touch, pair: Pair) -> str:
+    index = index_of(loop.name)
+    one = value(loop.values[a.stmt.name], pair.first, pair.sizes)
+    two = value(loop.values[b.stmt.name], pair.second, pair.sizes)
+    cell = element(tensor, a.cell, pair.first, pair.sizes)
+    if "?" in cell:
+        cell = f"an element of {tensor}, chosen by data,"
+    verb = {"write": "written", "update": "updated", "read": "read"}
+    if a.kind == b.kind:
+        return f"{cell} is {verb[a.kind]} by {index}={one} and by {index}={two}{at(a.stmt)}"
+    return (
+        f"{cell} is {verb[a.kind]} by {index}={one} and {verb[b.kind]} by {index}={two}{at(b.stmt)}"
+    )
+
+
+def check_concurrent(nest: Nest, loop: Loop, who: str) -> None:
+    """Raises unless the iterations of a loop may run at once, in any order."""
+    found = conflict(nest, loop, lambda a, b: False, who)
+    if found is not None:
+        raise ScheduleError(f"{who}: {found}; {_remedy(nest, loop, found, who)}")
+
+
+def _remedy(nest: Nest, loop: Loop, found: str, who: str) -> str:
+    free = [index_of(item.name) for item in _candidates(nest, loop) if _is_free(nest, item, who)]
+    verb = who.partition("(")[0]
+    instead = f"{verb} on {' or '.join(free)}" if free else ""
+    if "updated by" in found and "and by" in found:
+        rfactor = f"use rfactor({index_of(loop.name)})"
+        return f"{rfactor}, or {instead}" if instead else rfactor
+    return f"use {instead}" if instead else "run the loop in order"
+
+
+def _candidates(nest: Nest, loop: Loop) -> list[Loop]:
+    """The serial loops of the same nest: those around the deepest statement under the loop."""
+    chains = [around_stmt(nest.tree, stmt) for stmt in leaves(loop)]
+    chain = max(chains, key=len)
+    return [item for item in chain if item is not loop and item.kind == "serial"]
+
+
+def _is_free(nest: Nest, loop: Loop, who: str) -> bool:
+    try:
+        return conflict(nest, loop, lambda a, b: False, who) is None
+    except ScheduleError:
+        return False
+
+
+def check_lanes(nest: Nest, loop: Loop, who: str) -> None:
+    """Raises unless the iterations of a loop may run in lanes.
+
+    An accumulation whose element is the same in all lanes is allowed: lanes are combined in the
+    end, for reducers are commutative.
+    """
+
+    def horizontal(a: Touch, b: Touch) -> bool:
+        return (
+            a.kind == b.kind == "update" and a.stmt is b.stmt and _one_element(nest, loop, a, who)
+        )
+
+    found = conflict(nest, loop, horizontal, who)
+    if found is not None:
+        raise ScheduleError(f"{who}: {found}; {_remedy(nest, loop, found, who)}")
+
+
+def _one_element(nest: Nest, loop: Loop, touch: Touch, who: str) -> bool:
+    """Do all lanes that differ in nothing else accumulate into one element?"""
+    if any(map(from_data, touch.cell)):
+        return False
+    stmt = touch.stmt
+    second = primed(stmt.dims)
+    around = around_stmt(nest.tree, stmt.name)
+    other = [same_iteration(item, stmt, stmt) for item in around if item is not loop]
+    differs = " or ".join(f"{text(e)} != {text(e, second)}" for e in touch.cell) or "1 = 0"
+    return first_pair(stmt, stmt, [*other, f"({differs})"], who) is None

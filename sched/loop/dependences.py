@@ -1,0 +1,45 @@
+"""Dependences of a kernel: which instance must run before which.
+
+Under single assignment a dependence is the write relation composed with the inverse of the read
+relation; no order is needed to find it. The elements are those of the kernel's tensors, so that
+copies and buffers do not matter here; value flow (`validate.py`) checks those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...algo.tensor_expr.expr import Expr, accesses
+from ...algo.tensor_expr.op import Stage
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Stage `src` writes `written`, the element of `tensor` that `dst` touches at `touched`.
+
+    `kind` is "reads" or "updates". An element is written, then updated, then read.
+    """
+
+    src: str
+    dst: str
+    tensor: str
+    written: tuple[Expr, ...]
+    touched: tuple[Expr, ...]
+    kind: str
+
+
+@lru_cache(maxsize=256)
+def dependences(stages: tuple[Stage, ...]) -> tuple[Dependence, ...]:
+    """All of a kernel's dependences, each between accesses of two stages (or of one)."""
+    return tuple(dep for src in stages for dst in stages for dep in _between(src, dst))
+
+
+def _between(src: Stage, dst: Stage) -> Iterator[Dependence]:
+    read = [item for expr in (dst.value, *dst.lhs) for item in accesses(expr)]
+    for item in dict.fromkeys(read):
+        if item.tensor == src.tensor:
+            yield Dependence(src.name, dst.name, src.tensor, src.lhs, item.indices, "reads")
+    if src.tensor == dst.tensor and src.reducer is None and dst.reducer is not None:
+        yield Dependence(src.name, dst.name, src.tensor, src.lhs, dst.lhs, "updates")

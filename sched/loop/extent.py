@@ -1,0 +1,60 @@
+"""How many iterations a loop has, where that is a constant."""
+
+from __future__ import annotations
+
+from ...algo import isl
+from ...algo.tensor_expr.expr import Call, Const, Index, Size
+from .nest import Loop, Nest, Stmt
+from .relations import domain, symbols, text
+
+
+def extent(nest: Nest, loop: Loop) -> int | None:
+    """The iterations of a loop over all statements under it; None where sizes decide."""
+    if loop.extent is not None:
+        return loop.extent
+    span = spans(nest, loop)
+    return None if span is None else max(0, span[1] - span[0] + 1)
+
+
+def spans(nest: Nest, loop: Loop) -> tuple[int, int] | None:
+    """The least and greatest value of a loop, if both are constants."""
+    low, high = [], []
+    for name, value in loop.values.items():
+        stmt = nest.stmts[name]
+        found = _quick(stmt, value.name) if isinstance(value, Index) else None
+        if found is None:
+            found = _by_isl(stmt, text(value))
+        if found is None:
+            return None
+        low.append(found[0])
+        high.append(found[1])
+    return min(low), max(high)
+
+
+def _quick(stmt: Stmt, dim: str) -> tuple[int, int] | None:
+    """Constant bounds of a dim that stand in the domain as they are, and nothing else bounds."""
+    low: list[int] = []
+    high: list[int] = []
+    for condition in stmt.domain:
+        match condition:
+            case Call("le", (Const(int() as n, _), Index(name))) if name == dim:
+                low.append(n)
+            case Call("lt", (Index(name), Const(int() as n, _))) if name == dim:
+                high.append(n - 1)
+            case Call("lt", (Index(name), Size())) if name == dim:
+                return None
+    return (max(low), min(high)) if low and high else None
+
+
+def _by_isl(stmt: Stmt, value: str) -> tuple[int, int] | None:
+    dims = [*stmt.dims, "value"]
+    points = isl.make_set(dims, [*domain(stmt), f"value = {value}"], symbols(stmt))
+    try:
+        with isl.quota():
+            last = points.project_out(isl.raw.dim_type.set, 0, len(dims) - 1)
+            low, high = last.dim_min_val(0), last.dim_max_val(0)
+            if not (low.is_int() and high.is_int()):
+                return None
+            return int(low.to_python()), int(high.to_python())
+    except isl.Exhausted:
+        return None

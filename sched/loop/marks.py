@@ -1,0 +1,215 @@
+"""`vectorize`, `unroll`, `parallel` and `bind`: how the iterations of a loop are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...algo.errors import ScheduleError
+from .carried import check_concurrent, check_lanes
+from .extent import extent
+from .names import find_loops, index_of, prefix, where
+from .nest import Loop, Nest, leaves, loops
+from .primitive import Primitive
+from .split import Split
+from .tree import around_loop, edit, with_tree
+
+UNROLL_BUDGET = 4096
+"""Copies of statements that unrolled loops may make in all, vector loops counting once."""
+
+AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
+
+
+@dataclass(frozen=True)
+class Mark(Primitive):
+    """The common part: the loops get `kind`."""
+
+    loop: str
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.loop,), {}
+
+    @property
+    def kind(self) -> str:
+        """The loop's kind afterwards."""
+        return self.called
+
+    def legal(self, nest: Nest) -> None:
+        for loop in find_loops(nest, self.loop, self.who):
+            if loop.kind != "serial":
+                raise ScheduleError(
+                    f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind} already"
+                )
+            self.fits(nest, loop)
+
+    def fits(self, nest: Nest, loop: Loop) -> None:
+        """Raises where this loop cannot be run so."""
+
+    def apply(self, nest: Nest) -> Nest:
+        def mark(loop: Loop) -> Loop:
+            return replace(loop, kind=self.kind)
+
+        targets = {loop.name for loop in find_loops(nest, self.loop, self.who)}
+        return with_tree(nest, edit(nest.tree, dict.fromkeys(targets, mark)))
+
+
+@dataclass(frozen=True)
+class Parallel(Mark):
+    """Runs iterations in any order, on any thread.
+
+        for i: S(i)   ==>   parallel for i: S(i)
+
+    No value may flow between iterations, and no element be updated by two of them.
+    """
+
+    called: ClassVar[str] = "parallel"
+
+    def fits(self, nest: Nest, loop: Loop) -> None:
+        outer = [item for item in around_loop(nest.tree, loop.name) if item.kind == "parallel"]
+        outer += [item for item in loops(loop.body) if item.kind == "parallel"]
+        if outer:
+            raise ScheduleError(
+                f"{self.who}: loop {outer[0].name} of the same nest is parallel already; "
+                "fuse the two, or keep one"
+            )
+        check_concurrent(nest, loop, self.who)
+
+
+@dataclass(frozen=True)
+class Unroll(Mark):
+    """Writes the iterations out one after the other.
+
+    for ii in 0:2: S(ii)   ==>   S(0); S(1)
+    """
+
+    called: ClassVar[str] = "unroll"
+
+    def fits(self, nest: Nest, loop: Loop) -> None:
+        count = extent(nest, loop)
+        if count is None:
+            if nest.kernel.sizes or not nest.kernel.checked.sizes:
+                raise ScheduleError(
+                    f"{self.who}: loop {loop.name}{where(nest, loop)} has no constant extent; "
+                    f"split it and unroll the inner loop"
+                )
+            return  # known when sizes are
+        unrolled = [*around_loop(nest.tree, loop.name), *loops(loop.body)]
+        for item in unrolled:
+            if item.kind == "unroll":
+                count *= extent(nest, item) or 1
+        copies = count * len(list(leaves(loop)))
+        if copies > UNROLL_BUDGET:
+            raise ScheduleError(
+                f"{self.who}: {copies} copies of statements under loop {loop.name}"
+                f"{where(nest, loop)} exceed the budget of {UNROLL_BUDGET}; "
+                "split it and unroll the inner loop"
+            )
+
+
+@dataclass(frozen=True)
+class Vectorize(Mark):
+    """Runs iterations at once, in lanes.
+
+        for ji in 0:16: S(ji)   ==>   vector for ji in 0:16: S(ji)
+
+    With `n`, the loop is split by n first: `vectorize("j", 16)` makes `jo` and the vector `ji`.
+    A reduction is vectorized over its own loop too; its lanes are combined in the end.
+    """
+
+    called: ClassVar[str] = "vectorize"
+    n: int | None = None
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.loop,) if self.n is None else (self.loop, self.n), {}
+
+    @property
+    def kind(self) -> str:
+        return "vector"
+
+    def legal(self, nest: Nest) -> None:
+        if self.n is None:
+            return super().legal(nest)
+        if type(self.n) is not int or self.n < 1:
+            raise ScheduleError(f"{self.who}: expected at least 1 lane, got {self.n!r}")
+        for loop in find_loops(nest, self.loop, self.who):
+            known = extent(nest, loop)
+            if known is not None and known < self.n and loop.extent is not None:
+                raise ScheduleError(
+                    f"{self.who}: loop {loop.name} has extent {known}{where(nest, loop)}; use at "
+                    f"most {known} lanes, or split {_origin(loop.name)} by {self.n} first"
+                )
+        whole = self._whole(nest)
+        if whole is None:
+            self._split.legal(nest)
+            whole = self._split.apply(nest)
+        self._inner.legal(whole)
+
+    def fits(self, nest: Nest, loop: Loop) -> None:
+        chain = [*around_loop(nest.tree, loop.name), *loops(loop.body)]
+        other = next((item for item in chain if item.kind == "vector"), None)
+        if other is not None:
+            raise ScheduleError(
+                f"{self.who}: loop {other.name} of the same nest is a vector loop already"
+            )
+        check_lanes(nest, loop, self.who)
+
+    def apply(self, nest: Nest) -> Nest:
+        if self.n is None:
+            return super().apply(nest)
+        return self._inner.apply(self._whole(nest) or self._split.apply(nest))
+
+    def _whole(self, nest: Nest) -> Nest | None:
+        """The nest as it is where the loop has exactly n iterations already."""
+        found = find_loops(nest, self.loop, self.who)
+        return nest if all(loop.extent == self.n for loop in found) else None
+
+    @property
+    def _split(self) -> Split:
+        assert self.n is not None
+        return Split(self.loop, self.n)
+
+    @property
+    def _inner(self) -> Vectorize:
+        return Vectorize(prefix(self.loop) + index_of(self.loop) + "i")
+
+
+def _origin(name: str) -> str:
+    """`j` of `C.ji`: the loop that was probably split."""
+    index = index_of(name)
+    return index[:-1] if len(index) > 1 and index[-1] == "i" else index
+
+
+@dataclass(frozen=True)
+class Bind(Mark):
+    """Runs the iterations of a loop on an axis of a GPU's grid or block.
+
+        for io: S(io)   ==>   io = blockIdx.x: S(io)
+
+    `axis` is one of block.x to block.z and thread.x to thread.z.
+    """
+
+    called: ClassVar[str] = "bind"
+    axis: str = ""
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.loop, self.axis), {}
+
+    @property
+    def kind(self) -> str:
+        return self.axis
+
+    def legal(self, nest: Nest) -> None:
+        if self.axis not in AXES:
+            raise ScheduleError(
+                f"{self.who}: {self.axis!r} is no GPU axis; choose one of {', '.join(AXES)}"
+            )
+        super().legal(nest)
+
+    def fits(self, nest: Nest, loop: Loop) -> None:
+        chain = [*around_loop(nest.tree, loop.name), *loops(loop.body)]
+        other = next((item for item in chain if item.kind == self.axis), None)
+        if other is not None:
+            raise ScheduleError(
+                f"{self.who}: loop {other.name} of the same nest is bound to {self.axis} already"
+            )
+        check_concurrent(nest, loop, self.who)

@@ -1,0 +1,88 @@
+"""How users name loops: exactly, or by the last components where that says one thing.
+
+A loop is `stage.index`. An exact name means that loop. A shorter one (`ii` for `C.ii`) means the
+loops whose names end in it; they must be one loop of the computation, or copies of one loop that
+distribution made (`C.ii`, `C.init.ii`, `C.store.ii`). Loops of packing copies (`B.pack.j`) are
+meant only where nothing else has the name, so that staging does not make other names ambiguous.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from ...algo.errors import ScheduleError
+from .nest import Loop, Nest, leaves, loops
+
+PARTS = ("init", "update", "final", "load", "store")
+"""Stages of one accumulation: copies of a loop under these are copies of one loop."""
+
+
+def base(name: str) -> str:
+    """The loop of which a distributed copy was made: `C.init.ii` is a copy of `C.ii`."""
+    *stage, index = name.split(".")
+    if len(stage) > 1 and stage[-1] in PARTS:
+        stage = stage[:-1]
+    return ".".join([*stage, index])
+
+
+def index_of(name: str) -> str:
+    """The last component of a loop's name."""
+    return name.rpartition(".")[2]
+
+
+def is_packing(name: str) -> bool:
+    """Is this a loop of a copy that `stage` made of something not accumulated there?"""
+    return ".pack" in name
+
+
+def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
+    """The loops that `name` means, in tree order; `who` starts the message of an error."""
+    everything = list(loops(nest.tree))
+    exact = [loop for loop in everything if loop.name == name]
+    if exact:
+        return exact
+    found = [loop for loop in everything if loop.name.endswith("." + name)]
+    computing = [loop for loop in found if not is_packing(loop.name)]
+    found = computing or found
+    if not found:
+        raise ScheduleError(f"{who}: there is no loop {name}{suggest(name, everything)}")
+    if len({base(loop.name) for loop in found}) > 1:
+        listed = ", ".join(loop.name for loop in found)
+        raise ScheduleError(f"{who}: {name} may mean {listed}; write the full name of one")
+    return found
+
+
+def find_loop(nest: Nest, name: str, who: str) -> Loop:
+    """The one loop that `name` means; of distributed copies, the original."""
+    found = find_loops(nest, name, who)
+    return next((loop for loop in found if loop.name == base(loop.name)), found[0])
+
+
+def suggest(name: str, everything: list[Loop]) -> str:
+    """The end of a message about an unknown loop: a near miss, and all loops."""
+    names = [loop.name for loop in everything]
+    short = {index_of(full): full for full in reversed(names)}
+    near = difflib.get_close_matches(name, [*names, *short], n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{hint} (loops: {', '.join(names)})" if names else "; the nest has no loops"
+
+
+def where(nest: Nest, loop: Loop) -> str:
+    """` (mm.py:14)`: where the first statement under a loop was written, if that is known."""
+    loc = next((nest.stmts[stmt].loc for stmt in leaves(loop)), None)
+    return f" ({loc})" if loc else ""
+
+
+def fresh(nest: Nest, name: str, who: str, *, replaced: tuple[str, ...] = ()) -> str:
+    """`name` if no other loop has it."""
+    taken = {loop.name for loop in loops(nest.tree)} - set(replaced)
+    if name in taken:
+        raise ScheduleError(
+            f"{who}: there is already a loop {name}; choose other names with into=(outer, inner)"
+        )
+    return name
+
+
+def prefix(name: str) -> str:
+    """What comes before the last component, with its dot."""
+    return name[: len(name) - len(index_of(name))]

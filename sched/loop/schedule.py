@@ -1,0 +1,182 @@
+"""Loop schedules as users hold them: an operator and the primitives applied to it, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...algo.dtypes import DType
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.check import check
+from ...algo.tensor_expr.op import Op
+from ...algo.tensor_expr.stages import kernel
+from .initial import initial
+from .marks import Bind, Parallel, Unroll, Vectorize
+from .nest import Nest
+from .primitive import Primitive
+from .reorder import Reorder
+from .show import html, show
+from .split import Split, Tile
+from .types import complete
+
+
+class Schedule:
+    """An immutable loop schedule of one operator; every method returns a new one.
+
+    A primitive is checked when it is added, for all sizes (types that the operator leaves open
+    are taken as f32), and again for the sizes at which the schedule is used (`nest`). Loops are
+    named `stage.index` or by the last component where that is unique. Raises `ScheduleError`.
+    """
+
+    __slots__ = ("_nest", "op", "primitives")
+    op: Op
+    primitives: tuple[Primitive, ...]
+    _nest: Nest | None
+
+    def __init__(self, op: Op, primitives: tuple[Primitive, ...] = ()) -> None:
+        set_ = object.__setattr__
+        set_(self, "op", op)
+        set_(self, "primitives", tuple(primitives))
+        set_(self, "_nest", None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a Schedule is immutable; its methods return new ones")
+
+    def then(self, primitive: Primitive) -> Schedule:
+        """The schedule with one more primitive, which is checked at once."""
+        nest = primitive.step(self.nest())
+        new = Schedule(self.op, (*self.primitives, primitive))
+        object.__setattr__(new, "_nest", nest)
+        return new
+
+    def nest(
+        self,
+        dtypes: Mapping[str, DType] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Nest:
+        """The loop nest for element types of the inputs and for sizes, every primitive checked.
+
+        Without sizes they stay symbols.
+        """
+        if dtypes is None and sizes is None and self._nest is not None:
+            return self._nest
+        nest = initial(kernel(check(self.op), complete(self.op, dtypes), sizes))
+        for primitive in self.primitives:
+            nest = primitive.step(nest)
+        if dtypes is None and sizes is None:
+            object.__setattr__(self, "_nest", nest)
+        return nest
+
+    # The primitives. What each does stands at its class.
+
+    def split(
+        self, loop: str, factor: int, into: tuple[str, str] | None = None, tail: str = "guard"
+    ) -> Schedule:
+        """for i ==> for io: for ii in 0:factor. See `Split`."""
+        return self.then(Split(loop, factor, None if into is None else tuple(into), tail))
+
+    def tile(self, loops: Mapping[str, int] | None = None, /, **factors: int) -> Schedule:
+        """tile(i=8, j=48): for i: for j ==> for io: for jo: for ii: for ji. See `Tile`."""
+        return self.then(Tile((*(loops or {}).items(), *factors.items())))
+
+    def reorder(self, *order: str) -> Schedule:
+        """Loops of one nest, outermost first. See `Reorder`."""
+        return self.then(Reorder(order))
+
+    def vectorize(self, loop: str, n: int | None = None) -> Schedule:
+        """Runs a loop in lanes; with n, splits it first. See `Vectorize`."""
+        return self.then(Vectorize(loop, n))
+
+    def unroll(self, loop: str) -> Schedule:
+        """Writes a loop's iterations out. See `Unroll`."""
+        return self.then(Unroll(loop))
+
+    def parallel(self, loop: str) -> Schedule:
+        """Runs a loop on several threads. See `Parallel`."""
+        return self.then(Parallel(loop))
+
+    def bind(self, loop: str, axis: str) -> Schedule:
+        """Runs a loop on a GPU axis, block.x to thread.z. See `Bind`."""
+        return self.then(Bind(loop, axis))
+
+    # Text, files, comparison.
+
+    @property
+    def text(self) -> str:
+        """The calls that made it: `.tile(i=8, j=48).reorder("io", "jo")`."""
+        return "".join(f".{primitive.text}" for primitive in self.primitives)
+
+    @staticmethod
+    def parse(op: Op, text: str) -> Schedule:
+        """The schedule that `text` makes; `ScheduleError` where it is not such text."""
+        from .text import calls
+
+        schedule = Schedule(op)
+        for name, args, keywords in calls(text):
+            schedule = schedule.call(name, *args, **keywords)
+        return schedule
+
+    def call(self, name: str, *args: Any, **keywords: Any) -> Schedule:
+        """One more primitive by its name, as replaying does."""
+        method = getattr(self, name, None) if name in PRIMITIVES else None
+        if method is None:
+            known = ", ".join(sorted(PRIMITIVES))
+            raise ScheduleError(f"there is no primitive {name}; this version has {known}")
+        try:
+            made: Schedule = method(*args, **keywords)
+        except TypeError as err:
+            said = str(err).replace("Schedule.", "")
+            raise ScheduleError(f"{name}: {said}") from None
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = ", ".join(sorted(PRIMITIVES))
+        raise AttributeError(f"a schedule has no {name}; its primitives are {known}")
+
+    def save(
+        self,
+        path: str | Path,
+        sizes: Mapping[str, int] | None = None,
+        figures: Mapping[str, str] | None = None,
+    ) -> None:
+        """Writes a schedule file; `sizes` and `figures` (such as gflops) stand in its header."""
+        from .file import write
+
+        write(self.op, self.primitives, Path(path), sizes or {}, figures or {})
+
+    @staticmethod
+    def load(op: Op, path: str | Path) -> Schedule:
+        """The schedule in a file; `FileFormatError` where the file does not fit."""
+        from .file import read
+
+        return read(op, Path(path))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return self.op == other.op and self.primitives == other.primitives
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.primitives))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schedule, (self.op, self.primitives)
+
+    def __str__(self) -> str:
+        return show(self.nest())
+
+    def __repr__(self) -> str:
+        return f"<schedule of {self.op.name}: {self.text or 'as written'}>"
+
+    def _repr_html_(self) -> str:
+        return html(self.nest())
+
+
+PRIMITIVES = {
+    primitive.called: primitive
+    for primitive in (Split, Tile, Reorder, Vectorize, Unroll, Parallel, Bind)
+}
+"""Every primitive by the name of its method; names that are not here are refused."""

@@ -1,0 +1,74 @@
+"""A loop nest as text that people read: loops, where buffers live, statements."""
+
+from __future__ import annotations
+
+import html as markup
+
+from ...algo.tensor_expr.affine import normalize
+from ...algo.tensor_expr.expr import Expr
+from ...algo.tensor_expr.printer import print_expr
+from ...algo.tensor_expr.reducers import REDUCERS
+from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree
+
+_SIGN = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}
+
+
+def show(nest: Nest) -> str:
+    """The nest, one line a loop, buffer or statement."""
+    lines = [_buffer(b) for b in nest.buffers.values() if b.scope != "param" and b.at is None]
+    _tree(nest, nest.tree, 0, lines)
+    return "\n".join(lines)
+
+
+def html(nest: Nest) -> str:
+    """The nest for notebooks."""
+    return f"<pre>{markup.escape(show(nest))}</pre>"
+
+
+def _tree(nest: Nest, tree: Tree, depth: int, lines: list[str]) -> None:
+    pad = "  " * depth
+    match tree:
+        case Leaf(stmt):
+            lines.append(pad + _stmt(nest.stmts[stmt]))
+        case Seq(parts):
+            for part in parts:
+                _tree(nest, part, depth, lines)
+        case Loop() as loop:
+            lines.append(pad + _loop(loop))
+            for buffer in nest.buffers.values():
+                if buffer.scope != "param" and buffer.at == loop.name:
+                    lines.append(pad + "  " + _buffer(buffer))
+            _tree(nest, loop.body, depth + 1, lines)
+
+
+def _loop(loop: Loop) -> str:
+    value = next(iter(loop.values.values()))
+    head = "for" if loop.kind == "serial" else f"{loop.kind} for"
+    count = f" in 0:{loop.extent}" if loop.extent is not None else ""
+    tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
+    shown = print_expr(normalize(value))
+    is_plain = shown == loop.name.rpartition(".")[2]
+    return f"{head} {loop.name}{count}" + ("" if is_plain else f" = {shown}") + f"{tail}:"
+
+
+def _buffer(buffer: Buffer) -> str:
+    layout = ""
+    if buffer.layout is not None:
+        layout = f" laid out [{', '.join(map(print_expr, buffer.layout))}]"
+    of = "" if buffer.tensor == buffer.name else f" of {buffer.tensor}"
+    return f"{buffer.name}: {buffer.dtype} {buffer.scope} buffer{of}{layout}"
+
+
+def _stmt(stmt: Stmt) -> str:
+    target = f"{stmt.buffer}[{_list(stmt.lhs)}]"
+    value = print_expr(stmt.value)
+    if stmt.reducer is None:
+        return f"{target} = {value}"
+    sign = _SIGN.get(stmt.reducer)
+    if sign is None:
+        return f"{target} = {REDUCERS[stmt.reducer].name}({target}, {value})"
+    return f"{target} {sign} {value}"
+
+
+def _list(exprs: tuple[Expr, ...]) -> str:
+    return ",".join(print_expr(normalize(expr)) for expr in exprs)

@@ -1,0 +1,108 @@
+"""Looking around in a loop tree and rebuilding parts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
+
+Step = tuple[Loop | Seq, int]
+"""A node on the way down, and which of its parts the way enters (0 for a loop)."""
+
+
+def seq(parts: list[Tree]) -> Tree:
+    """The parts in order; nested sequences are flattened, a single part stays alone."""
+    flat: list[Tree] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, Seq) else (part,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def steps_to(tree: Tree, found: Callable[[Tree], bool]) -> list[Step] | None:
+    """The way from the root to the first node that is `found`, that node excluded."""
+    if found(tree):
+        return []
+    parts = tree.parts if isinstance(tree, Seq) else (tree.body,) if isinstance(tree, Loop) else ()
+    for n, part in enumerate(parts):
+        rest = steps_to(part, found)
+        if rest is not None:
+            assert not isinstance(tree, Leaf)
+            return [(tree, n), *rest]
+    return None
+
+
+def around_stmt(tree: Tree, stmt: str) -> list[Loop]:
+    """The loops around a statement, outermost first."""
+    steps = steps_to(tree, lambda node: isinstance(node, Leaf) and node.stmt == stmt)
+    return [node for node, _ in steps or () if isinstance(node, Loop)]
+
+
+def around_loop(tree: Tree, name: str) -> list[Loop]:
+    """The loops around a loop, outermost first, without itself."""
+    steps = steps_to(tree, lambda node: isinstance(node, Loop) and node.name == name)
+    return [node for node, _ in steps or () if isinstance(node, Loop)]
+
+
+def loop_named(tree: Tree, name: str) -> Loop:
+    """The loop of that full name."""
+    return next(loop for loop in loops(tree) if loop.name == name)
+
+
+def edit(tree: Tree, change: Mapping[str, Callable[[Loop], Tree]]) -> Tree:
+    """Rebuilds the tree with the named loops replaced (their new bodies already rebuilt)."""
+    match tree:
+        case Leaf():
+            return tree
+        case Seq(parts):
+            new = [edit(part, change) for part in parts]
+            same = all(a is b for a, b in zip(new, parts, strict=True))
+            return tree if same else seq(new)
+        case Loop() as loop:
+            body = edit(loop.body, change)
+            loop = loop if body is loop.body else replace(loop, body=body)
+            rule = change.get(loop.name)
+            return rule(loop) if rule else loop
+
+
+def wrap(body: Tree, around: list[Loop], stmts: set[str] | None = None) -> Tree:
+    """Puts loops around a body, outermost first, each with the values of the body's statements."""
+    stmts = set(leaves(body)) if stmts is None else stmts
+    for loop in reversed(around):
+        values = {stmt: value for stmt, value in loop.values.items() if stmt in stmts}
+        body = replace(loop, values=values, body=body)
+    return body
+
+
+def remove(tree: Tree, gone: set[str]) -> Tree | None:
+    """The tree without some statements and without the loops that are empty then."""
+    match tree:
+        case Leaf(stmt):
+            return None if stmt in gone else tree
+        case Seq(parts):
+            kept = [part for part in (remove(part, gone) for part in parts) if part is not None]
+            return seq(kept) if kept else None
+        case Loop() as loop:
+            body = remove(loop.body, gone)
+            if body is None:
+                return None
+            if body is loop.body:
+                return loop
+            values = {stmt: value for stmt, value in loop.values.items() if stmt not in gone}
+            return replace(loop, values=values, body=body)
+
+
+def common_loops(tree: Tree, stmts: list[str]) -> list[Loop]:
+    """The loops around all of the statements, outermost first."""
+    chains = [around_stmt(tree, stmt) for stmt in stmts]
+    out: list[Loop] = []
+    for level in zip(*chains, strict=False):
+        if any(loop is not level[0] for loop in level):
+            break
+        out.append(level[0])
+    return out
+
+
+def with_tree(nest: Nest, tree: Tree) -> Nest:
+    """The nest with another tree over the same statements."""
+    return replace(nest, tree=tree)
