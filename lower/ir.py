@@ -9,11 +9,12 @@ interned. Blocks are flat (`block` makes them), so that a program has one spelli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ..algo.dtypes import DType
 from ..algo.node import node
 from ..algo.tensor_expr.expr import Expr
+from ..algo.tensor_expr.expr import substitute as replace
 
 
 class Stmt:
@@ -205,3 +206,8 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
         item = stack.pop()
         yield item
         stack.extend(reversed(children(item)))
+
+
+def substitute(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
+    """The statement with expressions (variables, mostly) replaced by others, everywhere in it."""
+    return rebuild(stmt, lambda s: substitute(s, values), lambda e: replace(e, values))

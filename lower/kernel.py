@@ -1,0 +1,57 @@
+"""The door from loop schedules: a nest becomes a function of loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..algo import isl
+from ..algo.isl import raw
+from ..algo.tensor_expr.expr import accesses
+from ..sched.loop.machine import Machine
+from ..sched.loop.nest import Nest
+from . import ir, passes
+from .storage import Window, windows
+from .tree import schedule
+from .walk import walk
+
+QUOTA = 5_000_000
+"""Operations of isl that one lowering may take: some seconds."""
+
+
+def lower(
+    nest: Nest,
+    name: str,
+    strides: Mapping[str, tuple[int, ...]] | None = None,
+    machine: Machine | None = None,
+) -> ir.Function:
+    """The function that runs `nest`, after all passes; its sizes must be bound.
+
+    Parameters are the inputs that are read, in the operator's order, then its outputs. `strides`
+    (in elements) is for parameters that are not dense; `machine` says how wide vectors are.
+    Raises `isl.Exhausted` where isl cannot cope with the nest.
+    """
+    return passes.run(translate(nest, name, strides), machine or Machine())
+
+
+def translate(
+    nest: Nest, name: str, strides: Mapping[str, tuple[int, ...]] | None = None
+) -> ir.Function:
+    """The function as isl's AST says it, before any pass."""
+    with isl.quota(QUOTA):
+        stored = windows(nest, strides)
+        build = raw.AstBuild.from_context(isl.parse_set("{ : }"))
+        body = walk(build.node_from_schedule(schedule(nest)), nest, stored)
+    return ir.Function(name, _params(nest, stored), body)
+
+
+def _params(nest: Nest, stored: Mapping[str, Window]) -> tuple[ir.Buffer, ...]:
+    tensors = nest.kernel.tensors
+    read = {
+        item.tensor
+        for stmt in nest.stmts.values()
+        for expr in (stmt.value, *stmt.lhs)
+        for item in accesses(expr)
+    }
+    inputs = [t.name for t in tensors.values() if t.role == "input" and t.name in read]
+    outputs = [name for name in nest.kernel.checked.op.returns if tensors[name].role == "output"]
+    return tuple(stored[name].stored for name in (*inputs, *dict.fromkeys(outputs)))

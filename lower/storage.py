@@ -1,0 +1,182 @@
+"""Where the elements of each buffer lie: the window that is stored, its layout, its extents.
+
+A buffer under loop `at` holds what one iteration of that loop touches. For each dimension isl
+gives the least coordinate as a function of the loops around; that is the window's origin, and the
+largest distance from it, a constant, the extent. A register or local buffer that lies around
+loops over GPU threads becomes each thread's own later (`passes/private.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..algo import isl
+from ..algo.errors import InternalError, UnsupportedError
+from ..algo.isl import raw
+from ..algo.tensor_expr import build
+from ..algo.tensor_expr.affine import bounds, from_isl, to_isl
+from ..algo.tensor_expr.expr import Access, Const, Expr, Index, substitute, walk
+from ..sched.loop.nest import Buffer, Nest, Stmt
+from ..sched.loop.storage import cells
+from ..sched.loop.tree import around_loop, loop_named
+from . import ir
+
+Ranges = dict[str, tuple[int | None, int | None]]
+
+ALIGNMENT = 64
+"""Bytes to which memory that we allocate is aligned: a cache line, the widest vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A buffer's storage. `origin[d]` is over `around`, the loops by name.
+
+    `stored` is the loop IR buffer. `around` gives, for each loop that the origin may name, its
+    value for each statement.
+    """
+
+    stored: ir.Buffer
+    origin: tuple[Expr, ...]
+    around: Mapping[str, Mapping[str, Expr]]
+    layout: tuple[Expr, ...] | None
+
+    def cell(self, stmt: Stmt, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The storage index of a tensor's coordinates, both over the dims of `stmt`."""
+        loops: dict[Expr, Expr] = {
+            Index(name): values[stmt.name]
+            for name, values in self.around.items()
+            if stmt.name in values
+        }
+        relative = tuple(
+            build.sub(at, substitute(origin, loops))
+            for at, origin in zip(coordinates, self.origin, strict=True)
+        )
+        if self.layout is None:
+            return relative
+        names: dict[Expr, Expr] = {Index(f"d{n}"): at for n, at in enumerate(relative)}
+        return tuple(substitute(axis, names) for axis in self.layout)
+
+
+def windows(nest: Nest, strides: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Window]:
+    """The storage of every buffer of a nest whose sizes are bound. Call it inside a quota.
+
+    `strides` gives parameters that are not dense (in elements), by name.
+    """
+    return {
+        name: _param(nest, buffer, (strides or {}).get(name))
+        if buffer.scope == "param"
+        else _window(nest, buffer)
+        for name, buffer in nest.buffers.items()
+    }
+
+
+def _shape(nest: Nest, buffer: Buffer) -> tuple[int, ...]:
+    shape = []
+    for extent in nest.kernel.tensors[buffer.tensor].shape:
+        low, high = bounds(extent, {})
+        if low is None or low != high:
+            raise InternalError(f"{buffer.tensor} has an extent that is not bound: {extent!r}")
+        shape.append(max(low, 0))
+    return tuple(shape)
+
+
+def _param(nest: Nest, buffer: Buffer, strides: tuple[int, ...] | None) -> Window:
+    if buffer.layout is not None:
+        raise UnsupportedError(
+            f"{buffer.name} is an argument, whose layout is the caller's; stage a copy of it with "
+            f"layout= instead"
+        )
+    shape = _shape(nest, buffer)
+    stored = ir.Buffer(
+        buffer.name, buffer.dtype, shape, strides or ir.contiguous(shape), "param",
+        buffer.dtype.itemsize,
+    )  # fmt: skip
+    return Window(stored, (Const(0),) * buffer.rank, {}, None)
+
+
+def _window(nest: Nest, buffer: Buffer) -> Window:
+    around = _around(nest, buffer)
+    shape = _shape(nest, buffer) if buffer.tensor in nest.kernel.tensors else None
+    origins, extents = [], []
+    for dim in range(buffer.rank):
+        touched = _touched(nest, buffer, dim, around)
+        if touched is None:
+            if shape is None:
+                raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
+            origin, extent = Const(0), shape[dim]
+        else:
+            origin, extent = _hull(touched, list(around))
+        origins.append(origin)
+        extents.append(extent)
+    stored_shape = tuple(extents)
+    if buffer.layout is not None:
+        known: Ranges = {f"d{n}": (0, max(extent - 1, 0)) for n, extent in enumerate(extents)}
+        stored_shape = tuple(_axis(buffer, axis, known) for axis in buffer.layout)
+    strides = ir.contiguous(stored_shape)
+    stored = ir.Buffer(buffer.name, buffer.dtype, stored_shape, strides, buffer.scope, ALIGNMENT)
+    return Window(stored, tuple(origins), around, buffer.layout)
+
+
+def _axis(buffer: Buffer, axis: Expr, known: Ranges) -> int:
+    low, high = bounds(axis, known)
+    if low is None or low < 0 or high is None:
+        raise UnsupportedError(f"layout of {buffer.name}: an axis must be bounded and start at 0")
+    return high + 1
+
+
+def _around(nest: Nest, buffer: Buffer) -> dict[str, Mapping[str, Expr]]:
+    """The loops whose values the window fixes, outermost first: those down to `at`."""
+    if buffer.at is None:
+        return {}
+    around = [*around_loop(nest.tree, buffer.at), loop_named(nest.tree, buffer.at)]
+    return {loop.name: loop.values for loop in around}
+
+
+def _touched(
+    nest: Nest, buffer: Buffer, dim: int, around: Mapping[str, Mapping[str, Expr]]
+) -> raw.Map | None:
+    """{ [loops around] -> [coordinate] } of all accesses, or None where one depends on data."""
+    total: raw.Map | None = None
+    for stmt in nest.stmts.values():
+        for cell in dict.fromkeys(cells(stmt, buffer.name)):
+            if any(isinstance(item, Access) for item in walk(cell[dim])):
+                return None
+            conditions = [to_isl(cond) for cond in stmt.domain]
+            outer = [to_isl(values[stmt.name]) for values in around.values()]
+            loops = isl.make_map(stmt.dims, outer, conditions)
+            touched = loops.reverse().apply_range(isl.make_map(stmt.dims, [to_isl(cell[dim])]))
+            total = touched if total is None else total.union(touched)
+    if total is None:
+        raise InternalError(f"buffer {buffer.name} is never accessed")
+    return total.coalesce()
+
+
+def _hull(touched: raw.Map, loops: list[str]) -> tuple[Expr, int]:
+    """The origin over the loops around, and the constant extent."""
+    if touched.is_empty():
+        return Const(0), 0
+    lowest = touched.dim_min(0)
+    candidates = [raw.PwAff.from_aff(aff) for _, aff in lowest.get_pieces()]
+    least = touched.range().dim_min_val(0).to_python()
+    candidates.append(raw.PwAff.from_aff(candidates[0].get_pieces()[0][1] * 0 + least))
+    best: tuple[int, raw.PwAff] | None = None
+    for origin in candidates:
+        distance = touched.sum(raw.Map.from_pw_aff(origin.neg())).range()
+        if distance.dim_min_val(0).to_python() < 0:
+            continue
+        extent = distance.dim_max_val(0).to_python() + 1
+        if best is None or extent < best[0]:
+            best = (extent, origin)
+    assert best is not None  # the constant is below everything
+    return _expression(best[1], loops), best[0]
+
+
+def _expression(origin: raw.PwAff, loops: list[str]) -> Expr:
+    """isl's quasi-affine function of the loops around as an expression."""
+    inputs = raw.dim_type.in_
+    for n, name in enumerate(loops):
+        origin = origin.set_dim_id(inputs, n, raw.Id(isl.ident(name)))
+    flat = origin.move_dims(raw.dim_type.param, 0, inputs, 0, len(loops))
+    build_ = raw.AstBuild.from_context(raw.Set("{ : }"))
+    return from_isl(build_.expr_from_pw_aff(flat.project_domain_on_params()), Index)
