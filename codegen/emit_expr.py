@@ -1,0 +1,179 @@
+"""Expressions: typed scalar trees become values, in all lanes of the vector loop around."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..algo.dtypes import DType, bool_, i64
+from ..algo.errors import InternalError
+from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, walk
+from . import emit_index, emit_memory
+from .emit_operations import TABLE, apply, bool_arithmetic, rounded
+from .frame import Frame, Mask
+from .values import (
+    I1,
+    Value,
+    constant,
+    lanes_of,
+    like,
+    register_type,
+    shaped,
+)
+
+_COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def value(f: Frame, expr: Expr) -> Value:
+    """The value of an expression; equal subexpressions of a statement are computed once."""
+    found = f.memo.get(expr)
+    if found is None:
+        found = f.memo[expr] = _value(f, expr)
+    return found
+
+
+def _value(f: Frame, expr: Expr) -> Value:
+    match expr:
+        case Const(number, dtype):
+            return _const(number, dtype or i64)
+        case Index(name):
+            if name not in f.vars:
+                raise InternalError(f"loop IR reads {name}, which no loop or let binds")
+            return f.vars[name]
+        case Access(buffer, indices):
+            return emit_memory.load(f, buffer, tuple(value(f, i) for i in indices))
+        case Cast(dtype, arg):
+            return convert(f, value(f, arg), dtype)
+        case Call("where", (cond, then, orelse)):
+            return _where(f, cond, then, orelse)
+        case Call(op, args):
+            return _call(f, op, [value(f, arg) for arg in args])
+    raise InternalError(f"not an expression of loop IR: {expr!r}")
+
+
+def _const(number: bool | int | float, dtype: DType) -> Value:
+    if dtype is i64:
+        return Value(i64, None, int(number))
+    if not dtype.is_float:
+        return Value(dtype, constant(register_type(dtype), int(number)))
+    return Value(dtype, constant(register_type(dtype), _nearest(float(number), dtype)))
+
+
+def _nearest(number: float, dtype: DType) -> float:
+    """`number` rounded to a float type, as a Python float."""
+    import numpy as np
+
+    if dtype.name != "bf16":
+        with np.errstate(over="ignore"):
+            return float(dtype.numpy.type(number))
+    bits = int(np.float32(number).view(np.uint32))
+    if number == number:
+        bits += 0x7FFF + (bits >> 16 & 1)
+    return float(np.uint32(bits & 0xFFFF0000).view(np.float32))
+
+
+def _call(f: Frame, op: str, args: list[Value]) -> Value:
+    data = any(arg.data for arg in args)
+    dtype = args[0].dtype
+    if op not in TABLE or any(arg.dtype is not dtype for arg in args):
+        raise InternalError(f"{op} of {', '.join(arg.dtype.name for arg in args)} in loop IR")
+    if dtype is i64:
+        symbolic = emit_index.arithmetic(f, op, args)
+        if symbolic is not None:
+            return symbolic
+    varies = any(arg.varies for arg in args)
+    llvm = [f.vector(arg) if varies else f.scalar(arg) for arg in args]
+    name = bool_arithmetic(op) if dtype is bool_ else op
+    result = apply(f, name, dtype, *llvm)
+    return Value(bool_ if op in _COMPARE else dtype, result, data=data)
+
+
+def convert(f: Frame, arg: Value, dtype: DType) -> Value:
+    """A cast. Floats to integers truncate; out of range or NaN they give some value, no trap."""
+    if arg.dtype is dtype:
+        return arg
+    ib = f.ib
+    llvm = f.vector(arg) if arg.varies else f.scalar(arg)
+    source, target = arg.dtype, shaped(register_type(dtype), lanes_of(llvm))
+    if dtype is bool_:
+        if source.is_float:
+            result = ib.fcmp_unordered("!=", llvm, like(llvm, 0.0))
+        else:
+            result = ib.icmp_unsigned("!=", llvm, like(llvm, 0))
+    elif source.is_float and dtype.is_float:
+        if llvm.type == target:
+            result = llvm
+        else:
+            result = ib.fptrunc(llvm, target) if dtype.bits < 64 else ib.fpext(llvm, target)
+        result = rounded(f, dtype, result)
+    elif dtype.is_float:
+        up = ib.sitofp if source.kind == "i" else ib.uitofp
+        result = rounded(f, dtype, up(llvm, target))
+    elif source.is_float:
+        result = _to_integer(f, llvm, dtype)
+    elif llvm.type == target:
+        result = llvm
+    elif dtype.bits < source.bits and source is not bool_:
+        result = ib.trunc(llvm, target)
+    else:
+        result = ib.sext(llvm, target) if source.kind == "i" else ib.zext(llvm, target)
+    return Value(dtype, result, data=arg.data)
+
+
+def _to_integer(f: Frame, llvm: ir.Value, dtype: DType) -> ir.Value:
+    """Through i64 for the small types, as C does; freeze makes an overflow a value, not poison."""
+    n = lanes_of(llvm)
+    wide = shaped(ir.IntType(max(32, dtype.bits)), n)
+    down = f.ib.fptoui if dtype.name == "u64" else f.ib.fptosi
+    if dtype.name == "u32":
+        wide, down = shaped(ir.IntType(64), n), f.ib.fptosi
+    result = f.ib.freeze(down(llvm, wide))
+    target = shaped(ir.IntType(dtype.bits), n)
+    return result if wide == target else f.ib.trunc(result, target)
+
+
+def _where(f: Frame, cond: Expr, then: Expr, orelse: Expr) -> Value:
+    """Guards the branch not taken: memory is read only in lanes whose condition asks for it."""
+    c = value(f, cond)
+    if c.varies:
+        lanes = c.llvm
+        yes = Mask(f.narrow(lanes), False)
+        no = Mask(f.narrow(f.ib.xor(lanes, constant(I1, 1, f.lanes))), False)
+        with f.masked(yes), f.fresh_memo(inherit=True):
+            a = value(f, then)
+        with f.masked(no), f.fresh_memo(inherit=True):
+            b = value(f, orelse)
+        return Value(a.dtype, f.ib.select(lanes, f.vector(a), f.vector(b)), data=_data(c, a, b))
+    if _reads(then) or _reads(orelse):
+        return _branch(f, c, then, orelse)
+    a, b = value(f, then), value(f, orelse)
+    varies = a.varies or b.varies
+    x, y = (f.vector(v) if varies else f.scalar(v) for v in (a, b))
+    return Value(a.dtype, f.ib.select(f.scalar(c), x, y), data=_data(c, a, b))
+
+
+def _branch(f: Frame, c: Value, then: Expr, orelse: Expr) -> Value:
+    ib = f.ib
+    yes, no, after = (f.block(name) for name in ("where.then", "where.else", "where.end"))
+    ib.cbranch(f.scalar(c), yes, no)
+    ends = []
+    for block, expr in ((yes, then), (no, orelse)):
+        ib.position_at_end(block)
+        with f.fresh_memo(inherit=True):
+            v = value(f, expr)
+            llvm = f.vector(v)
+        ends.append((v, llvm, ib.block))
+        ib.branch(after)
+    ib.position_at_end(after)
+    (a, x, from_yes), (b, y, from_no) = ends
+    phi = ib.phi(x.type)
+    phi.add_incoming(x, from_yes)
+    phi.add_incoming(y, from_no)
+    return Value(a.dtype, phi, data=_data(c, a, b))
+
+
+def _data(*values: Value) -> bool:
+    return any(v.data for v in values)
+
+
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(item, Access) for item in walk(expr))

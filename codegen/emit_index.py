@@ -1,0 +1,71 @@
+"""Index arithmetic: i64 values stay `llvm + bias + step * lane` wherever they can."""
+
+from __future__ import annotations
+
+from ..algo.dtypes import i64
+from .frame import Frame
+from .values import Value, is_vector, like
+
+
+def arithmetic(f: Frame, op: str, args: list[Value]) -> Value | None:
+    """The operation on symbolic i64 values, or None where it needs instructions."""
+    if any(x.llvm is not None and is_vector(x.llvm) for x in args):
+        return None
+    a, b = args[0], args[-1]
+    match op:
+        case "add":
+            return _sum(f, a, b)
+        case "sub":
+            return _difference(f, a, b)
+        case "neg":
+            return scaled(f, a, -1)
+        case "mul" if b.constant is not None:
+            return scaled(f, a, b.constant)
+        case "mul" if a.constant is not None:
+            return scaled(f, b, a.constant)
+    x, y = a.constant, b.constant
+    if x is None or y is None:
+        return None
+    match op:
+        case "min" | "max":
+            return Value(i64, None, min(x, y) if op == "min" else max(x, y))
+        case "floordiv" | "mod":
+            quotient, rest = divmod(x, y) if y else (0, 0)
+            return Value(i64, None, quotient if op == "floordiv" else rest)
+    return None
+
+
+def added(f: Frame, a: Value, b: Value) -> Value:
+    """a + b"""
+    if any(x.llvm is not None and is_vector(x.llvm) for x in (a, b)):
+        return Value(i64, f.ib.add(f.vector(a), f.vector(b)), data=a.data or b.data)
+    return _sum(f, a, b)
+
+
+def scaled(f: Frame, a: Value, factor: int) -> Value:
+    """a times a constant"""
+    if a.llvm is None or factor == 1:
+        base = a.llvm
+    elif factor == 0:
+        return Value(i64, None, data=a.data)
+    else:
+        base = f.ib.mul(a.llvm, like(a.llvm, factor))
+    return Value(i64, base, a.bias * factor, a.step * factor, a.data)
+
+
+def _sum(f: Frame, a: Value, b: Value) -> Value:
+    if a.llvm is None or b.llvm is None:
+        base = b.llvm if a.llvm is None else a.llvm
+    else:
+        base = f.ib.add(a.llvm, b.llvm)
+    return Value(i64, base, a.bias + b.bias, a.step + b.step, a.data or b.data)
+
+
+def _difference(f: Frame, a: Value, b: Value) -> Value:
+    if a.llvm is b.llvm:
+        base = None
+    elif b.llvm is None:
+        base = a.llvm
+    else:
+        base = f.ib.sub(like(b.llvm, 0) if a.llvm is None else a.llvm, b.llvm)
+    return Value(i64, base, a.bias - b.bias, a.step - b.step, a.data or b.data)

@@ -1,0 +1,297 @@
+"""Loads and stores: one cell for all lanes, a run of cells, or a cell a lane.
+
+Masked-off lanes touch no memory, except in buffers of the thread's own, whose storage is padded
+so that whole vectors may be read and blended: that keeps them in registers.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..algo.dtypes import DType, bool_, i64
+from .emit_index import added, scaled
+from .emit_operations import from_bf16, to_bf16
+from .frame import Frame, Storage
+from .values import (
+    HALF,
+    I32,
+    I64,
+    Value,
+    constant,
+    is_vector,
+    lanes_of,
+    like,
+    memory_type,
+    register_type,
+    shaped,
+)
+
+
+def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
+    """buffer[indices] in every active lane."""
+    storage = f.buffers[name]
+    dtype = storage.buffer.dtype
+    offset = _offset(f, storage, indices)
+    element, n = memory_type(dtype), f.lanes
+    if not offset.varies:
+        where = _safe(f, _pointer(f, storage, offset))
+        raw = _tag(f, storage, f.ib.load(where, typ=element, align=_align(storage, offset)))
+        return from_memory(f, dtype, raw)
+    if abs(offset.step) == 1 and not is_vector_offset(offset):
+        raw = _load_run(f, storage, offset, ir.VectorType(element, n))
+    else:
+        raw = _gather(f, storage, offset, ir.VectorType(element, n))
+    return from_memory(f, dtype, raw)
+
+
+def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
+    """buffer[indices] = new in every active lane; of lanes that share the cell the last wins."""
+    storage = f.buffers[name]
+    offset = _offset(f, storage, indices)
+    if not offset.varies:
+        llvm = last_lane(f, new) if new.varies else f.scalar(new)
+        cell = _pointer(f, storage, offset)
+        if f.mask is not None and not f.mask.some:
+            f.if_else(f.any(f.mask.llvm), lambda: _store_cell(f, storage, offset, cell, llvm))
+        else:
+            _store_cell(f, storage, offset, cell, llvm)
+        return
+    raw = to_memory(f, storage.buffer.dtype, f.vector(new))
+    if abs(offset.step) == 1 and not is_vector_offset(offset):
+        _store_run(f, storage, offset, raw)
+    else:
+        _scatter(f, storage, offset, raw)
+
+
+def shares_cell(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
+    """Do all lanes address the same cell?"""
+    return not _offset(f, f.buffers[name], indices).varies
+
+
+def may_collide(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
+    """May two lanes address the same cell, as where the index is data?"""
+    return is_vector_offset(_offset(f, f.buffers[name], indices))
+
+
+def _store_cell(f: Frame, storage: Storage, offset: Value, cell: ir.Value, llvm: ir.Value) -> None:
+    raw = to_memory(f, storage.buffer.dtype, llvm)
+    _tag(f, storage, f.ib.store(raw, cell, align=_align(storage, offset)))
+
+
+# Addresses
+
+
+def is_vector_offset(offset: Value) -> bool:
+    """Is the offset a vector of unrelated lanes?"""
+    return offset.llvm is not None and is_vector(offset.llvm)
+
+
+def _offset(f: Frame, storage: Storage, indices: tuple[Value, ...]) -> Value:
+    """The linearised index in elements, private copies of lanes innermost."""
+    total = Value(i64, None, 0, 1 if storage.lanes > 1 else 0)
+    for axis, (index, stride) in enumerate(zip(indices, storage.buffer.strides, strict=True)):
+        if index.data:
+            index = _checked(f, storage, axis, index)
+        total = added(f, total, scaled(f, index, stride * storage.lanes))
+    return total
+
+
+def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
+    """A data-dependent index out of range is reported in the status and replaced by 0."""
+    extent = storage.buffer.shape[axis]
+    sites = f.unit.sites
+    site = f"{storage.buffer.name} axis {axis} of size {extent}"
+    if site not in sites:
+        sites.append(site)
+    llvm = f.vector(index) if index.varies else f.scalar(index)
+    bad = f.ib.icmp_unsigned(">=", llvm, like(llvm, extent))
+    seen = f.narrow(bad) if is_vector(bad) else bad
+    if not is_vector(bad) and f.mask is not None and not f.mask.some:
+        seen = f.ib.and_(bad, f.any(f.mask.llvm))
+    number = I64(sites.index(site) + 1)
+    f.if_else(f.any(seen), lambda: f.report(number))
+    return Value(i64, f.ib.select(bad, like(llvm, 0), llvm))
+
+
+def _pointer(f: Frame, storage: Storage, offset: Value) -> ir.Value:
+    """The address of an offset that is the same in all lanes, or of lane 0."""
+    element = memory_type(storage.buffer.dtype)
+    inbounds = f.mask is None and offset.step >= 0
+    pointer = storage.pointer
+    if offset.llvm is not None:
+        pointer = f.ib.gep(pointer, [offset.llvm], source_etype=element, inbounds=inbounds)
+    if offset.bias:
+        pointer = f.ib.gep(pointer, [I64(offset.bias)], source_etype=element, inbounds=inbounds)
+    return pointer
+
+
+def _pointers(f: Frame, storage: Storage, offset: Value) -> ir.Value:
+    """One address a lane, by 32-bit offsets where the buffer is small enough for them."""
+    buffer = storage.buffer
+    reach = sum((n - 1) * abs(s) for n, s in zip(buffer.shape, buffer.strides, strict=True))
+    lanes = f.vector(offset)
+    if reach * storage.lanes < 2**31 - storage.lanes:
+        lanes = f.ib.trunc(lanes, ir.VectorType(I32, lanes_of(lanes)))
+    each = f.ib.gep(storage.pointer, [lanes], source_etype=memory_type(buffer.dtype))
+    each.type = ir.VectorType(storage.pointer.type, f.lanes)  # llvmlite says one pointer here
+    return each
+
+
+def _safe(f: Frame, pointer: ir.Value) -> ir.Value:
+    """A cell shared by all lanes may be read only if there is an active lane."""
+    if f.mask is None or f.mask.some:
+        return pointer
+    return f.ib.select(f.any(f.mask.llvm), pointer, f.nowhere(pointer.type))
+
+
+def _align(storage: Storage, offset: Value) -> int:
+    """The alignment in bytes that an address certainly has."""
+    size = storage.buffer.dtype.itemsize
+    align = storage.buffer.align
+    if storage.pointer is None or offset.llvm is not None or is_vector_offset(offset):
+        return min(size, align)
+    at = offset.bias * size
+    return min(align, at & -at) if at else align
+
+
+# Runs of cells
+
+
+def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:
+    first = _first(f, storage, offset)
+    align = _align(storage, _lowest(f, offset))
+    mask = _mask(f, offset)
+    if mask is None or owned(storage):
+        raw = f.ib.load(first, typ=vec, align=align)
+    else:
+        raw = f.ib.call(_masked_load(f, vec, first.type), [first, I32(align), mask, vec(None)])
+    return _reversed(f, _tag(f, storage, raw), offset)
+
+
+def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None:
+    first = _first(f, storage, offset)
+    align = _align(storage, _lowest(f, offset))
+    mask = _mask(f, offset)
+    raw = _reversed(f, raw, offset)
+    if mask is not None and owned(storage):
+        old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
+        raw, mask = f.ib.select(mask, raw, old), None
+    if mask is None:
+        _tag(f, storage, f.ib.store(raw, first, align=align))
+        return
+    name = f"llvm.masked.store.{suffix(raw.type)}.{first.type.intrinsic_name}"
+    fn = f.unit.intrinsic(name, ir.VoidType(), [raw.type, first.type, I32, mask.type])
+    _tag(f, storage, f.ib.call(fn, [raw, first, I32(align), mask]))
+
+
+def _lowest(f: Frame, offset: Value) -> Value:
+    back = f.lanes - 1 if offset.step < 0 else 0
+    return Value(i64, offset.llvm, offset.bias - back, 1)
+
+
+def _first(f: Frame, storage: Storage, offset: Value) -> ir.Value:
+    return _pointer(f, storage, _lowest(f, offset))
+
+
+def _mask(f: Frame, offset: Value) -> ir.Value | None:
+    return None if f.mask is None else _reversed(f, f.mask.llvm, offset)
+
+
+def _reversed(f: Frame, raw: ir.Value, offset: Value) -> ir.Value:
+    if offset.step > 0:
+        return raw
+    order = ir.Constant(ir.VectorType(I32, f.lanes), [I32(i) for i in reversed(range(f.lanes))])
+    return f.ib.shuffle_vector(raw, raw.type(ir.Undefined), order)
+
+
+def _masked_load(f: Frame, vec: ir.VectorType, pointer: ir.PointerType) -> ir.Function:
+    name = f"llvm.masked.load.{suffix(vec)}.{pointer.intrinsic_name}"
+    mask = ir.VectorType(ir.IntType(1), vec.count)
+    return f.unit.intrinsic(name, vec, [pointer, I32, mask, vec])
+
+
+def owned(storage: Storage) -> bool:
+    """Is the memory this thread's own, with padding behind it?"""
+    return storage.buffer.scope in ("register", "stack", "local")
+
+
+# A cell a lane
+
+
+def _gather(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:
+    pointers = _pointers(f, storage, offset)
+    name = f"llvm.masked.gather.{suffix(vec)}.v{vec.count}{storage.pointer.type.intrinsic_name}"
+    mask = _all(f)
+    fn = f.unit.intrinsic(name, vec, [pointers.type, I32, mask.type, vec])
+    align = I32(min(storage.buffer.dtype.itemsize, storage.buffer.align))
+    return _tag(f, storage, f.ib.call(fn, [pointers, align, mask, vec(None)]))
+
+
+def _scatter(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None:
+    pointers = _pointers(f, storage, offset)
+    n = f.lanes
+    name = f"llvm.masked.scatter.{suffix(raw.type)}.v{n}{storage.pointer.type.intrinsic_name}"
+    mask = _all(f)
+    fn = f.unit.intrinsic(name, ir.VoidType(), [raw.type, pointers.type, I32, mask.type])
+    align = I32(min(storage.buffer.dtype.itemsize, storage.buffer.align))
+    _tag(f, storage, f.ib.call(fn, [raw, pointers, align, mask]))
+
+
+def _all(f: Frame) -> ir.Value:
+    return constant(ir.IntType(1), 1, f.lanes) if f.mask is None else f.mask.llvm
+
+
+def last_lane(f: Frame, new: Value) -> ir.Value:
+    """The value of the last active lane."""
+    lanes = f.vector(new)
+    if f.mask is None:
+        return f.ib.extract_element(lanes, I32(f.lanes - 1))
+    bits = ir.IntType(f.lanes)
+    leading = f.unit.intrinsic(f"llvm.ctlz.i{f.lanes}", bits, [bits, ir.IntType(1)])
+    zeros = f.ib.call(leading, [f.ib.bitcast(f.mask.llvm, bits), ir.IntType(1)(0)])
+    return f.ib.extract_element(lanes, f.ib.sub(bits(f.lanes - 1), zeros))
+
+
+def suffix(typ: ir.Type) -> str:
+    """The name of a type in overloaded intrinsics."""
+    if isinstance(typ, ir.VectorType):
+        return f"v{typ.count}{suffix(typ.element)}"
+    if isinstance(typ, ir.IntType):
+        return f"i{typ.width}"
+    return {ir.HalfType: "f16", ir.FloatType: "f32", ir.DoubleType: "f64"}[type(typ)]
+
+
+# Memory and register forms
+
+
+def from_memory(f: Frame, dtype: DType, raw: ir.Value) -> Value:
+    """Any nonzero byte is true; 16-bit floats widen to f32. Integers count as data."""
+    n = lanes_of(raw)
+    if dtype is bool_:
+        return Value(dtype, f.ib.icmp_unsigned("!=", raw, like(raw, 0)), data=True)
+    if dtype.name == "f16":
+        return Value(dtype, f.ib.fpext(raw, shaped(register_type(dtype), n)))
+    if dtype.name == "bf16":
+        return Value(dtype, from_bf16(f, raw))
+    return Value(dtype, raw, data=True)
+
+
+def to_memory(f: Frame, dtype: DType, llvm: ir.Value) -> ir.Value:
+    """The inverse of `from_memory`."""
+    n = lanes_of(llvm)
+    if dtype is bool_:
+        return f.ib.zext(llvm, shaped(ir.IntType(8), n))
+    if dtype.name == "f16":
+        return f.ib.fptrunc(llvm, shaped(HALF, n))
+    if dtype.name == "bf16":
+        return to_bf16(f, llvm)
+    return llvm
+
+
+def _tag(f: Frame, storage: Storage, instruction: ir.Instruction) -> ir.Value:
+    """Tells LLVM that different buffers never overlap."""
+    if f.unit.noalias:
+        mine, others = f.unit.scopes[storage.buffer.name]
+        instruction.set_metadata("alias.scope", mine)
+        instruction.set_metadata("noalias", others)
+    return instruction

@@ -1,0 +1,133 @@
+"""Parallel loops: the body becomes a function of its own, which the thread pool runs in pieces.
+
+The body's function is `void body(closure, begin, end, slot)`: iterations begin to end - 1 counted
+from 0, on thread `slot` of the region, which has its own part of the workspace. A null pool, or
+one that is busy, means that the calling thread does all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from ..algo.dtypes import i64
+from ..algo.tensor_expr.expr import Access, Index, walk
+from ..lower.ir import For, Stmt, Store, Update, expressions
+from ..lower.ir import walk as walk_statements
+from .frame import Frame, Storage
+from .target import PTR
+from .values import I8, I64, VOID, Value
+
+BODY = ir.FunctionType(VOID, [PTR, I64, I64, I64])
+RUN = ir.FunctionType(VOID, [PTR, PTR, PTR, I64])  # pool, body, closure, iterations
+
+
+def parallel(
+    f: Frame,
+    loop: For,
+    lo: ir.Value,
+    hi: ir.Value,
+    statement: Callable[[Frame, Stmt], None],
+) -> None:
+    """Emits a parallel loop that is not inside another one."""
+    f.unit.parallel = True
+    ib = f.ib
+    names = used(loop.body)
+    values = [f.vars[n] for n in names if n in f.vars]
+    storages = [f.buffers[n] for n in names if n in f.buffers]
+    captured = [v.llvm for v in values if v.llvm is not None]
+    captured += [s.pointer for s in storages]
+    slots = ib.gep(f.heap, [I64(f.unit.workspace.kernel)], source_etype=I8)
+    captured += [lo, f.status, slots]
+
+    body = ir.Function(f.unit.module, BODY, f"{f.fn.name}.{loop.var}")
+    body.linkage = "internal"
+    body.attributes.add("noinline")  # called from two places; twice the code gains nothing
+    closure_type = ir.LiteralStructType([c.type for c in captured])
+    closure = f.stack(closure_type, f"{loop.var}.closure")
+    for i, item in enumerate(captured):
+        ib.store(item, _field(ib, closure, closure_type, i))
+
+    size = ib.sub(hi, lo)
+    count = size if loop.step == 1 else ib.sdiv(ib.add(size, I64(loop.step - 1)), I64(loop.step))
+    _launch(f, body, closure, count)
+
+    g = Frame(f.unit, body)
+    loaded = iter(
+        [
+            g.ib.load(_field(g.ib, body.args[0], closure_type, i), typ=c.type)
+            for i, c in enumerate(captured)
+        ]
+    )
+    for name, v in zip([n for n in names if n in f.vars], values, strict=True):
+        base = None if v.llvm is None else next(loaded)
+        g.vars[name] = Value(v.dtype, base, v.bias, v.step, v.data)
+    for s in storages:
+        g.buffers[s.buffer.name] = Storage(s.buffer, next(loaded), s.lanes)
+    start, g.status, threads = loaded
+    _, begin, end, slot = body.args
+    mine = g.ib.mul(slot, I64(f.unit.workspace.thread))
+    g.heap = g.ib.gep(threads, [mine], source_etype=I8)
+    _iterate(g, loop, start, begin, end, statement)
+    g.ib.ret_void()
+    g.close()
+
+
+def _iterate(
+    g: Frame,
+    loop: For,
+    start: ir.Value,
+    begin: ir.Value,
+    end: ir.Value,
+    statement: Callable[[Frame, Stmt], None],
+) -> None:
+    """for n in begin .. end-1: var = start + n*step; body. The pool gives no empty range."""
+    ib = g.ib
+    before, again, after = ib.block, g.block(loop.var), g.block(f"{loop.var}.end")
+    ib.branch(again)
+    ib.position_at_end(again)
+    n = ib.phi(I64)
+    n.add_incoming(begin, before)
+    var = ib.add(start, n if loop.step == 1 else ib.mul(n, I64(loop.step)))
+    with g.bound(loop.var, Value(i64, var)):
+        statement(g, loop.body)
+    following = ib.add(n, I64(1), flags=("nsw",))
+    n.add_incoming(following, ib.block)
+    ib.cbranch(ib.icmp_signed("<", following, end), again, after)
+    ib.position_at_end(after)
+
+
+def _launch(f: Frame, body: ir.Function, closure: ir.Value, count: ir.Value) -> None:
+    ib = f.ib
+
+    def with_pool() -> None:
+        run = ib.load(f.pool, typ=RUN.as_pointer())
+        ib.call(run, [f.pool, body, closure, count])
+
+    def alone() -> None:
+        ib.call(body, [closure, I64(0), count, I64(0)])
+
+    def some() -> None:
+        f.if_else(ib.icmp_unsigned("!=", f.pool, PTR(None)), with_pool, alone)
+
+    f.if_else(ib.icmp_signed(">", count, I64(0)), some)
+
+
+def _field(ib: ir.IRBuilder, pointer: ir.Value, struct: ir.Type, i: int) -> ir.Value:
+    at = [ir.IntType(32)(0), ir.IntType(32)(i)]
+    return ib.gep(pointer, at, inbounds=True, source_etype=struct)
+
+
+def used(stmt: Stmt) -> list[str]:
+    """Names of the variables and buffers that a statement mentions, in order of appearance."""
+    names: dict[str, None] = {}
+    for item in walk_statements(stmt):
+        if isinstance(item, (Store, Update)):
+            names.setdefault(item.buffer)
+        for expr in expressions(item):
+            for part in walk(expr):
+                match part:
+                    case Index(name) | Access(name, _):
+                        names.setdefault(name)
+    return list(names)

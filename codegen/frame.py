@@ -1,0 +1,271 @@
+"""The state of emission: the module, and the LLVM function that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.ir as ir
+
+from ..algo.dtypes import DType, i64
+from ..algo.tensor_expr.expr import Expr
+from ..lower.ir import Buffer
+from .target import Target
+from .values import (
+    I1,
+    I8,
+    I32,
+    I64,
+    Value,
+    constant,
+    is_vector,
+    lanes_of,
+    memory_type,
+    register_type,
+    shaped,
+)
+from .workspace import PADDING, Workspace, cells, size_in_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """A buffer's memory. `lanes` > 1: every lane has a copy, lanes innermost."""
+
+    buffer: Buffer
+    pointer: ir.Value
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """The active lanes. `some` says that there is one for certain."""
+
+    llvm: ir.Value
+    some: bool
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """The LLVM module under construction and what is shared by its functions.
+
+    `sites` describes the checked data-dependent accesses: status n is sites[n - 1].
+    """
+
+    module: ir.Module
+    target: Target
+    noalias: bool
+    workspace: Workspace
+    sites: list[str] = field(default_factory=list)
+    functions: dict[tuple[Any, ...], ir.Function] = field(default_factory=dict)
+    scopes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    parallel: bool = False
+
+    def intrinsic(self, name: str, result: ir.Type, args: list[ir.Type]) -> ir.Function:
+        """A declaration, made once."""
+        key = ("intrinsic", name)
+        if key not in self.functions:
+            self.functions[key] = ir.Function(self.module, ir.FunctionType(result, args), name)
+        return self.functions[key]
+
+    def distinguish(self, buffers: list[str]) -> None:
+        """Makes the alias scopes: no two buffers overlap."""
+        add = self.module.add_metadata
+        domain = add([self.module.name])
+        scope = {name: add([name, domain]) for name in buffers}
+        for name in buffers:
+            others = add([s for other, s in scope.items() if other != name])
+            self.scopes[name] = (add([scope[name]]), others)
+
+
+class Frame:
+    """Emission of one LLVM function. `lanes` and `mask` are those of the vector loop around.
+
+    `heap` is where this function's part of the workspace starts, of which `used` bytes are taken;
+    `status` the cell for a
+    failed check; `pool` is None inside a parallel loop, where another runs serially.
+    """
+
+    def __init__(self, unit: Unit, fn: ir.Function) -> None:
+        self.unit = unit
+        self.target = unit.target
+        self.fn = fn
+        self.entry = fn.append_basic_block("entry")
+        self.ib = ir.IRBuilder(fn.append_basic_block("start"))
+        self.vars: dict[str, Value] = {}
+        self.buffers: dict[str, Storage] = {}
+        self.heap: ir.Value | None = None
+        self.used = 0
+        self.status: ir.Value | None = None
+        self.pool: ir.Value | None = None
+        self.lanes = 1
+        self.mask: Mask | None = None
+        self.flags: tuple[str, ...] = ()
+        self.memo: dict[Expr, Value] = {}
+        self._nowhere: ir.Value | None = None
+
+    def close(self) -> None:
+        """Ends the entry block, which holds the stack allocations."""
+        ir.IRBuilder(self.entry).branch(self.fn.blocks[1])
+
+    # Scopes
+
+    @contextmanager
+    def bound(self, var: str, value: Value) -> Iterator[None]:
+        """Within: `var` has that value. Names are unique in a function, so nothing is hidden."""
+        self.vars[var] = value
+        try:
+            yield
+        finally:
+            del self.vars[var]
+
+    @contextmanager
+    def allocated(self, buffer: Buffer) -> Iterator[None]:
+        """Within: the buffer lives, one copy a lane inside a vector loop."""
+        size = size_in_bytes(buffer, self.lanes)
+        before = self.used
+        if self.target.in_workspace(buffer, size):
+            pointer = self.ib.gep(self.heap, [I64(before)], inbounds=True, source_etype=I8)
+            self.used += size
+        else:
+            pointer = self.target.allocate(self, buffer, cells(buffer) * self.lanes + PADDING)
+        self.buffers[buffer.name] = Storage(buffer, pointer, self.lanes)
+        try:
+            yield
+        finally:
+            del self.buffers[buffer.name]
+            self.used = before
+
+    # Values
+
+    def scalar(self, value: Value) -> ir.Value:
+        """The value as one LLVM scalar; it must be the same in all lanes."""
+        assert not value.varies
+        if value.dtype is not i64:
+            return value.llvm
+        return self._biased(value)
+
+    def _biased(self, value: Value) -> ir.Value:
+        if value.llvm is None:
+            return constant(I64, _wrap(value.bias))
+        return self.ib.add(value.llvm, I64(_wrap(value.bias))) if value.bias else value.llvm
+
+    def vector(self, value: Value) -> ir.Value:
+        """The value as an LLVM vector, or a scalar outside vector loops."""
+        if self.lanes == 1:
+            return self.scalar(value)
+        if value.llvm is not None and is_vector(value.llvm):
+            return value.llvm
+        if value.dtype is not i64:
+            return self.splat(value.llvm)
+        steps = ir.Constant(
+            ir.VectorType(I64, self.lanes),
+            [_wrap(value.bias + value.step * lane) for lane in range(self.lanes)],
+        )
+        if value.llvm is None:
+            return steps
+        wide = self.splat(value.llvm)
+        return self.ib.add(wide, steps) if value.bias or value.step else wide
+
+    def splat(self, scalar: ir.Value) -> ir.Value:
+        """The scalar in every lane."""
+        if self.lanes == 1:
+            return scalar
+        if isinstance(scalar, ir.Constant):
+            return ir.Constant(ir.VectorType(scalar.type, self.lanes), [scalar] * self.lanes)
+        vec = ir.VectorType(scalar.type, self.lanes)
+        one = self.ib.insert_element(vec(ir.Undefined), scalar, I32(0))
+        return self.ib.shuffle_vector(one, vec(ir.Undefined), ir.VectorType(I32, self.lanes)(None))
+
+    def pack(self, dtype: DType, llvm: ir.Value, data: bool = False) -> Value:
+        """An LLVM value of a type as a `Value`."""
+        return Value(dtype, llvm, data=data)
+
+    # Memory of the function
+
+    def stack(self, typ: ir.Type, name: str, align: int | None = None) -> ir.Value:
+        """Stack memory in the entry block, so that LLVM may promote it to registers."""
+        memory = ir.IRBuilder(self.entry).alloca(typ, name=name)
+        memory.align = align
+        memory.type = ir.PointerType()  # llvmlite still says a typed pointer here
+        return memory
+
+    def alloca(self, buffer: Buffer, count: int) -> ir.Value:
+        """Stack memory for `count` elements of a buffer."""
+        array = ir.ArrayType(memory_type(buffer.dtype), count)
+        return self.stack(array, buffer.name, max(64, buffer.align))
+
+    def nowhere(self, pointer: ir.PointerType) -> ir.Value:
+        """An address that may be read when no lane is active: what is there means nothing."""
+        if self._nowhere is None:
+            self._nowhere = self.stack(I64, "nowhere")
+        return self._nowhere
+
+    def report(self, number: ir.Value) -> None:
+        """A check has failed; the last report wins."""
+        self.target.report(self, number)
+
+    # Control flow
+
+    def block(self, name: str) -> ir.Block:
+        """A new basic block."""
+        return self.fn.append_basic_block(name)
+
+    def if_else(
+        self, cond: ir.Value, then: Callable[[], None], orelse: Callable[[], None] | None = None
+    ) -> None:
+        """Control flow on a scalar condition."""
+        yes, after = self.block("then"), self.block("endif")
+        no = self.block("else") if orelse is not None else after
+        self.ib.cbranch(cond, yes, no)
+        self.ib.position_at_end(yes)
+        then()
+        self.ib.branch(after)
+        if orelse is not None:
+            self.ib.position_at_end(no)
+            orelse()
+            self.ib.branch(after)
+        self.ib.position_at_end(after)
+
+    @contextmanager
+    def masked(self, mask: Mask | None) -> Iterator[None]:
+        """Within: other active lanes."""
+        before, self.mask = self.mask, mask
+        try:
+            yield
+        finally:
+            self.mask = before
+
+    @contextmanager
+    def fresh_memo(self, inherit: bool = False) -> Iterator[None]:
+        """Within: a memo of its own, for code that does not dominate what follows."""
+        before = self.memo
+        self.memo = dict(before) if inherit else {}
+        try:
+            yield
+        finally:
+            self.memo = before
+
+    # Masks
+
+    def any(self, lanes: ir.Value) -> ir.Value:
+        """Is some lane of a vector of i1 (or the scalar itself) true?"""
+        if not is_vector(lanes):
+            return lanes
+        bits = ir.IntType(lanes_of(lanes))
+        return self.ib.icmp_unsigned("!=", self.ib.bitcast(lanes, bits), bits(0))
+
+    def narrow(self, cond: ir.Value) -> ir.Value:
+        """The active lanes in which `cond` holds; poison of inactive lanes stays out."""
+        if self.mask is None:
+            return cond
+        return self.ib.select(self.mask.llvm, cond, constant(I1, 0, self.lanes))
+
+    def type(self, dtype: DType) -> ir.Type:
+        """The LLVM type of a value of `dtype` in all lanes."""
+        return shaped(register_type(dtype), self.lanes)
+
+
+def _wrap(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63

@@ -1,0 +1,129 @@
+"""LLVM modules to machine code in this process: optimised objects, loaded by MCJIT.
+
+LLVM is entered under one lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ..algo.errors import InternalError
+from ..lower.ir import Function
+from .emit import Emitted, emit
+from .target import Target
+
+LOCK = threading.RLock()
+LEVEL = 2
+
+
+@cache
+def host_features() -> dict[str, bool]:
+    """Instruction set extensions of this processor, by LLVM's names."""
+    _initialize()
+    with LOCK:
+        return dict(llvm.get_host_cpu_features())
+
+
+@cache
+def host_target() -> Target:
+    """The emitter's view of this machine."""
+    features = host_features()
+    x86 = llvm.get_process_triple().startswith(("x86_64", "i386", "i686"))
+    return Target(
+        llvm.get_process_triple(),
+        fma=features.get("fma", False) if x86 else True,
+        rounding=features.get("sse4.1", False) if x86 else True,
+    )
+
+
+@cache
+def _initialize() -> None:
+    with LOCK:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+
+
+def target_machine(level: int = LEVEL) -> Any:
+    """A new LLVM target machine for this processor."""
+    _initialize()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def optimize(text: str, machine: Any, level: int = LEVEL) -> Any:
+    """Parses, verifies and optimises LLVM IR text; returns LLVM's module."""
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refuses what codegen emitted: {error}\n{text}") from error
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+class Loaded:
+    """Machine code in memory. It lives as long as this object."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        with LOCK:
+            _initialize()
+            machine = target_machine()
+            empty = llvm.parse_assembly("")
+            empty.triple = llvm.get_process_triple()
+            # llvmlite's memory manager keeps the sections of an object within reach of each other.
+            self._engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=True)
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+            self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """The address of a function."""
+        with LOCK:
+            found = self._engine.get_function_address(name)
+        if not found:
+            raise InternalError(f"the object has no function {name}")
+        return int(found)
+
+
+@dataclass(slots=True, eq=False)
+class Native:
+    """A compiled function."""
+
+    emitted: Emitted
+    loaded: Loaded
+
+    @property
+    def llvm(self) -> str:
+        """The optimised LLVM IR."""
+        with LOCK:
+            return str(optimize(str(self.emitted.module), target_machine()))
+
+    @property
+    def asm(self) -> str:
+        """The assembly."""
+        with LOCK:
+            machine = target_machine()
+            text: str = machine.emit_assembly(optimize(str(self.emitted.module), machine))
+            return text
+
+
+def object_code(text: str) -> bytes:
+    """The optimised object file of LLVM IR text."""
+    with LOCK:
+        machine = target_machine()
+        return bytes(machine.emit_object(optimize(text, machine)))
+
+
+def compile(function: Function, *, noalias: bool = True) -> Native:
+    """Compiles loop IR for this machine."""
+    emitted = emit(function, host_target(), noalias=noalias)
+    return Native(emitted, Loaded(object_code(str(emitted.module))))

@@ -1,0 +1,89 @@
+"""What differs between the machines that the emitter serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llvmlite.ir as ir
+
+from ..algo.errors import InternalError
+from .values import I64
+
+if TYPE_CHECKING:
+    from ..lower.ir import Buffer, Function
+    from .frame import Frame
+
+PTR = ir.PointerType()
+STACK_LIMIT = 1 << 16  # bytes of one buffer on a thread's stack
+
+
+class Target:
+    """The host. A GPU overrides what it does otherwise.
+
+    `fma` and `rounding` say whether llvm.fma and llvm.floor are instructions here (where they are
+    not, LLVM would call the C library); `parallel` whether parallel loops go to the thread pool.
+    """
+
+    def __init__(self, triple: str, *, fma: bool = True, rounding: bool = True) -> None:
+        self.triple = triple
+        self.fma = fma
+        self.rounding = rounding
+        self.parallel = True
+
+    def pointer(self, scope: str) -> ir.PointerType:
+        """The type of pointers to a buffer of that scope."""
+        return PTR
+
+    def open(self, frame: Frame, function: Function) -> None:
+        """Sets the frame's pool, heap, status and parameters, from the function's arguments."""
+        pool, heap, *params = frame.fn.args
+        frame.pool, frame.heap = pool, heap
+        frame.status = frame.stack(I64, "status")
+        frame.ib.store(I64(0), frame.status)
+        from .frame import Storage
+
+        for param, pointer in zip(function.params, params, strict=True):
+            frame.buffers[param.name] = Storage(param, pointer)
+
+    def declare(self, module: ir.Module, function: Function) -> ir.Function:
+        """The LLVM function.
+
+        On the host that is `i64 name(pool, workspace, params...)`, which returns a status: 0, or
+        the number of the access site whose data-dependent index was out of range.
+        """
+        params = [PTR, PTR, *(self.pointer(p.scope) for p in function.params)]
+        fn = ir.Function(module, ir.FunctionType(I64, params), function.name)
+        names = ["pool.", "workspace.", *(p.name for p in function.params)]
+        for arg, name in zip(fn.args, names, strict=True):
+            arg.name = name
+        return fn
+
+    def close(self, frame: Frame) -> None:
+        """Returns from the function."""
+        frame.ib.ret(frame.ib.load(frame.status, typ=I64))
+
+    def report(self, frame: Frame, number: ir.Value) -> None:
+        """A data-dependent index was out of range at that site."""
+        frame.ib.store(number, frame.status)
+
+    def in_workspace(self, buffer: Buffer, size: int) -> bool:
+        """Does a buffer of `size` bytes live in the workspace that the caller provides?"""
+        return buffer.scope == "heap" or (buffer.scope == "stack" and size > STACK_LIMIT)
+
+    def allocate(self, frame: Frame, buffer: Buffer, count: int) -> ir.Value:
+        """Storage of `count` elements for a buffer that is not in the workspace."""
+        if buffer.scope == "shared":
+            raise InternalError(f"shared buffer {buffer.name} in code for the host")
+        return frame.alloca(buffer, count)
+
+    def axis(self, frame: Frame, kind: str) -> ir.Value:
+        """The i64 position of this thread on a GPU axis such as "block.x"."""
+        raise InternalError(f"GPU axis {kind} in code for the host")
+
+    def covers(self, kind: str, extent: int | None) -> bool:
+        """Are there exactly `extent` positions on that axis, so that none needs a guard?"""
+        return False
+
+    def barrier(self, frame: Frame) -> None:
+        """All threads of the block meet."""
+        raise InternalError("barrier in code for the host")
