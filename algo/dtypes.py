@@ -28,6 +28,15 @@ class DType:
     def __getitem__(self, dims: Any) -> TensorType:
         return TensorType(self, dims if isinstance(dims, tuple) else (dims,))
 
+    def __call__(self, value: Any) -> Any:
+        """`f32(x)`: in traced code a conversion; of a plain number, NumPy's scalar."""
+        convert = getattr(value, "__cast__", None)
+        if convert is not None:
+            return convert(self)
+        if self is bf16:
+            raise DTypeError("NumPy has no bf16 scalar; write dt.cast(value, bf16)")
+        return self.numpy.type(value)
+
     def __repr__(self) -> str:
         return self.name
 

@@ -27,7 +27,6 @@ from .surface import Draft
 CONSTANTS: dict[str, bool | float] = {
     "True": True, "False": False, "inf": float("inf"), "nan": float("nan"),
 }  # fmt: skip
-WORDS = frozenset(("where", "in", "and", "or", "not"))
 
 
 @dataclass(slots=True)

@@ -18,11 +18,11 @@ from ..location import Loc
 from .binding import OPEN
 from .expr import Call, Cast, Const, Expr, Range, Reduce
 from .lexer import Token, fail, tokenize
-from .names import CONSTANTS, WORDS, Equations, suggestion
+from .names import CONSTANTS, Equations, suggestion
 from .op import Op, Param
 from .operations import BY_SYMBOL, FUNCTIONS
 from .reducers import REDUCERS
-from .surface import Draft, make_op, typed
+from .surface import RESERVED, Draft, compare, make_op, typed
 
 ALIASES = {"minimum": "min", "maximum": "max"}
 
@@ -93,7 +93,7 @@ class _Parser:
         token = self.token
         if token.kind != "name":
             self.unexpected(what)
-        if token.text in CONSTANTS or token.text in WORDS:
+        if token.text in RESERVED:
             raise fail(f"{token.text} is a word of the language and cannot name {what}", token.loc)
         return self.next()
 
@@ -268,7 +268,7 @@ class _Parser:
         while (op := BY_SYMBOL.get((self.token.text, 2))) and op.precedence == _COMPARISON:
             self.next()
             right = self.expression(_COMPARISON)
-            link = Call(op.name, (left, right))
+            link = compare(op.name, left, right)
             chain = link if chain is None else Call("and", (chain, link))
             left = right
         assert chain is not None
@@ -332,7 +332,7 @@ class _Parser:
             return self.names.access(token, indices)
         if token.text in CONSTANTS:
             return Const(CONSTANTS[token.text])
-        if token.text in WORDS:
+        if token.text in RESERVED:
             raise fail(f"expected an expression, got '{token.text}'", token.loc)
         return self.names.bare(token)
 

@@ -7,6 +7,7 @@ bind something else, the header where the defaults would not give the same inter
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .binding import OPEN, BindingError, bind, map_reductions, reopen
 from .expr import (
@@ -22,12 +23,13 @@ from .expr import (
     children,
     indices_of,
     rebuild,
+    transform,
     walk,
 )  # fmt: skip
 from .names import Written, undeclared
 from .op import Equation, Op, Param
 from .operations import OPERATIONS
-from .surface import default_params, default_returns
+from .surface import FLIPPED, compare, default_params, default_returns
 
 _ASSIGNMENT = {None: "=", "sum": "+=", "prod": "*="}
 _COMPARISON, _UNARY, _POWER, _ATOM = 1, 8, 10, 100
@@ -35,7 +37,7 @@ _COMPARISON, _UNARY, _POWER, _ATOM = 1, 8, 10, 100
 
 def print_op(op: Op) -> str:
     """The canonical text of `op`: it parses back to an equal op, and equal ops print the same."""
-    written = [_written(eq) for eq in op.equations]
+    written = [_written(eq) for eq in op.equations]  # canonical from here on
     plain = all(p.type.dtype is None and p.type.dims is None for p in op.params)
     bare = plain and op.params == default_params(op) and op.returns == default_returns(op)
     lines: list[str] = []
@@ -71,6 +73,7 @@ def print_equation(eq: Equation) -> str:
 
 def print_expr(expr: Expr) -> str:
     """An expression; its free indices count as bound outside."""
+    expr = _canonical(expr)
     return _text(_opened(expr, indices_of(expr), (), ())[0], 0, False)
 
 
@@ -95,8 +98,9 @@ def _equation(eq: Written, reducer: str | None) -> str:
 
 def _written(eq: Equation) -> Written:
     left = [name for expr in eq.lhs for name in indices_of(expr)]
-    conditions = _conditions(eq.where)
-    rhs, lifted = _opened(eq.rhs, left, eq.ranges, conditions, eq.reducer is not None)
+    conditions = () if eq.where is None else _conditions(_canonical(eq.where))
+    rhs = _canonical(eq.rhs)
+    rhs, lifted = _opened(rhs, left, eq.ranges, conditions, eq.reducer is not None)
     return Written(eq.tensor, eq.lhs, rhs, (*eq.ranges, *lifted), conditions)
 
 
@@ -175,10 +179,25 @@ def _nested(expr: Expr) -> list[Reduce]:
     return out
 
 
+def _canonical(expr: Expr) -> Expr:
+    """`expr` with literals on the right of comparisons and ranges in the order of their indices."""
+
+    def rule(item: Expr) -> Expr:
+        if isinstance(item, Call) and _compares(item):
+            return compare(item.op, *item.args)
+        if isinstance(item, Reduce):
+            order = {name: place for place, name in enumerate(item.indices)}
+            ranges = tuple(sorted(item.ranges, key=lambda r: order.get(r.index, -1)))
+            return Reduce(item.reducer, item.indices, item.body, ranges, item.where, item.dtype)
+        return item
+
+    return transform(expr, rule)
+
+
 def _conditions(where: Expr | None) -> tuple[Expr, ...]:
     """The left spine of a conjunction, whose parts the parser joins again from the left."""
     out: list[Expr] = []
-    while isinstance(where, Call) and where.op == "and" and not _is_chain(where):
+    while isinstance(where, Call) and where.op == "and" and _chain(where) is None:
         out.append(where.args[1])
         where = where.args[0]
     if where is not None:
@@ -253,39 +272,46 @@ def _call(op: str, args: tuple[Expr, ...], piece: _Piece) -> list[_Piece | str]:
     if len(args) == 1:
         arg = args[0]
         literal = isinstance(arg, Const) and arg.dtype is None and not _negative(arg.value)
-        if op == "neg" and literal:  # -1 would be a literal again
-            return _bracketed([symbol, "(", _Piece(arg, 0, tight), ")"], piece, level)
-        return _bracketed([symbol, _Piece(arg, level, tight)], piece, level)
+        lowest = _ATOM + 1 if op == "neg" and literal else level  # -1 would be a literal again
+        return _bracketed([symbol, _Piece(arg, lowest, tight)], piece, level)
     space = "" if tight or level == _POWER else " "
-    if op == "and" and _is_chain(Call(op, args)):
-        left, right = args
-        assert isinstance(right, Call)
-        link = OPERATIONS[right.op].symbol
-        parts = [
-            _Piece(left, _COMPARISON, tight), f"{space}{link}{space}",
-            _Piece(right.args[1], _COMPARISON + 1, tight),
-        ]  # fmt: skip
+    chain = _chain(Call(op, args)) if op == "and" else None
+    if chain is not None:
+        parts: list[_Piece | str] = [_Piece(chain[0], _COMPARISON + 1, tight)]
+        for link, right in chain[1]:
+            sign = OPERATIONS[link].symbol
+            parts += [f"{space}{sign}{space}", _Piece(right, _COMPARISON + 1, tight)]
         return _bracketed(parts, piece, _COMPARISON)
     first = _ATOM if level == _POWER else level + (level == _COMPARISON)
     second = _UNARY if level == _POWER else level + 1
-    parts = [
-        _Piece(args[0], first, tight), f"{space}{symbol}{space}", _Piece(args[1], second, tight),
-    ]  # fmt: skip
-    return _bracketed(parts, piece, level)
+    parts = [_Piece(args[0], first, tight), f"{space}{symbol}{space}"]
+    return _bracketed([*parts, _Piece(args[1], second, tight)], piece, level)
 
 
-def _is_chain(expr: Expr) -> bool:
-    """Is this `(a < b) & (b < c)`, which prints as `a < b < c`?"""
+def _chain(expr: Expr) -> tuple[Expr, list[tuple[str, Expr]]] | None:
+    """The parts of `(a < b) & (b < c)`, which prints as `a < b < c`, or None.
+
+    A first link with its literal on the right, `b > 0`, is read as `0 < b` if that makes a chain.
+    """
+    links: list[Call] = []
     while isinstance(expr, Call) and expr.op == "and":
-        left, right = expr.args
-        last = left.args[1] if isinstance(left, Call) and left.op == "and" else left
-        if not (_compares(right) and _compares(last)):
-            return False
-        assert isinstance(right, Call) and isinstance(last, Call)
-        if last.args[1] is not right.args[0]:
-            return False
-        expr = left
-    return _compares(expr)
+        right = expr.args[1]
+        if not isinstance(right, Call) or not _compares(right):
+            return None
+        links.append(right)
+        expr = expr.args[0]
+    if not links or not isinstance(expr, Call) or not _compares(expr):
+        return None
+    if expr.args[1] is not links[-1].args[0]:
+        expr = Call(FLIPPED[expr.op], (expr.args[1], expr.args[0]))
+        if not isinstance(expr.args[0], Const):
+            return None
+    links.append(expr)
+    links.reverse()
+    for link, following in pairwise(links):
+        if link.args[1] is not following.args[0]:
+            return None
+    return links[0].args[0], [(link.op, link.args[1]) for link in links]
 
 
 def _compares(expr: Expr) -> bool:

@@ -9,7 +9,7 @@ from ..errors import OpError
 from ..location import Loc
 from .binding import BindingError, bind
 from .build import both
-from .expr import Access, Expr, Index, Range, Size, children, indices_of, walk
+from .expr import Access, Call, Const, Expr, Index, Range, Size, children, indices_of, walk
 from .lexer import fail
 from .op import Equation, Op, Param
 
@@ -245,3 +245,21 @@ def typed(value: bool | int | float, dtype: object) -> bool:
         low = 0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))
         return low <= value < low + (1 << dtype.bits)
     return dtype.is_float
+
+
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def compare(op: str, a: Expr, b: Expr) -> Expr:
+    """A comparison with its literal on the right: Python asks `i >= 0` for `0 <= i`."""
+    if isinstance(a, Const) and not isinstance(b, Const):
+        return Call(FLIPPED[op], (b, a))
+    return Call(op, (a, b))
+
+
+RESERVED = frozenset(("True", "False", "inf", "nan", "where", "in", "and", "or", "not"))
+
+
+def is_name(text: str) -> bool:
+    """Can this name a tensor, an index or a size?"""
+    return text.isidentifier() and text not in RESERVED

@@ -1,0 +1,212 @@
+"""The functions of traced code: reductions, elementwise operations, casts.
+
+Those that share a name with a builtin pass plain Python values on to it, so that
+`from diptych import sum, max` leaves a user's other code as it was.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from typing import Any
+
+from .binding import OPEN
+from .expr import Call, Cast, Const, Index, Range, Reduce
+from .operations import OPERATIONS
+from .surface import typed
+from .terms import IndexTerm, Ranged, Term, Value, binary, error, to_dtype, to_expr
+
+_NOTHING: Any = object()
+
+
+def sum(e: Any, /, *args: Any, **options: Any) -> Any:
+    """The sum of `e` over the indices that are not on the left, or `over=`, where `where=`.
+
+    `dtype=` sets the accumulator's type. Plain Python values go to the builtin.
+    """
+    if isinstance(e, Term):
+        return _reduce("sum", e, args, **options)
+    items = _terms(e)
+    if items is not None and not args and not options:
+        return functools.reduce(lambda a, b: binary("add", a, b), items)
+    return builtins.sum(e, *args, **options)
+
+
+def prod(e: Any, /, *, over: Any = None, where: Any = None, dtype: Any = None) -> Any:
+    """The product of `e`; options as for `sum`."""
+    return _reduce("prod", e, (), over, where, dtype)
+
+
+def max(e: Any, /, *args: Any, **options: Any) -> Any:
+    """Of one term its maximum over indices (options as for `sum`), of several the greatest.
+
+    NaN wins. Plain Python values go to the builtin.
+    """
+    return _extreme("max", builtins.max, e, args, options)
+
+
+def min(e: Any, /, *args: Any, **options: Any) -> Any:
+    """Of one term its minimum over indices (options as for `sum`), of several the least.
+
+    NaN wins. Plain Python values go to the builtin.
+    """
+    return _extreme("min", builtins.min, e, args, options)
+
+
+def any(e: Any, /, **options: Any) -> Any:
+    """Whether `e` holds for some index; options as for `sum`. Plain values go to the builtin."""
+    return _reduce("any", e, (), **options) if isinstance(e, Term) else builtins.any(e, **options)
+
+
+def all(e: Any, /, **options: Any) -> Any:
+    """Whether `e` holds for every index; options as for `sum`. Plain values go to the builtin."""
+    return _reduce("all", e, (), **options) if isinstance(e, Term) else builtins.all(e, **options)
+
+
+def _reduce(
+    reducer: str,
+    e: Any,
+    args: tuple[Any, ...],
+    over: Any = None,
+    where: Any = None,
+    dtype: Any = None,
+) -> Term:
+    if args:
+        raise error(f"{reducer} takes one expression, got {1 + len(args)}; indices go in over=")
+    own: tuple[str, ...] = OPEN
+    ranges: tuple[Range, ...] = ()
+    if over is not None:
+        items = over if isinstance(over, tuple | list) else (over,)
+        own = tuple(map(_index_name, items))
+        ranges = tuple(item.range for item in items if isinstance(item, Ranged))
+        for name in own:
+            if own.count(name) > 1:
+                raise error(f"index {name} is listed twice in over=")
+    condition = None if where is None else to_expr(where)
+    kind = None if dtype is None else to_dtype(dtype)
+    return Value(Reduce(reducer, own, to_expr(e), ranges, condition, kind))
+
+
+def _index_name(item: Any) -> str:
+    if isinstance(item, Ranged):
+        return item.range.index
+    if isinstance(item, IndexTerm) and isinstance(item.expr, Index):
+        return item.expr.name
+    raise error(f"over= takes indices such as k or k.within(0, 3), got {item!r}")
+
+
+def _extreme(
+    name: str, builtin: Any, e: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    if isinstance(e, Term) and not args:
+        return _reduce(name, e, (), **options)
+    terms = [e, *args] if args else _terms(e)
+    if terms is not None and builtins.any(isinstance(item, Term) for item in terms):
+        if options:
+            raise error(f"{name} of several values takes no {next(iter(options))}=")
+        return functools.reduce(lambda a, b: Value(Call(name, (to_expr(a), to_expr(b)))), terms)
+    return builtin(e, *args, **options)
+
+
+def _terms(values: Any) -> list[Any] | None:
+    """The items of a list or tuple that holds a term; None for anything else."""
+    if isinstance(values, list | tuple) and builtins.any(isinstance(v, Term) for v in values):
+        return list(values)
+    return None
+
+
+def _apply(name: str, *args: Any) -> Any:
+    """An operation of the table; of plain numbers alone, its value."""
+    if builtins.any(isinstance(arg, Term) for arg in args):
+        return Value(Call(name, tuple(map(to_expr, args))))
+    if builtins.all(isinstance(arg, bool | int | float) for arg in args):
+        return OPERATIONS[name].numpy(*args).item()
+    return Value(Call(name, tuple(map(to_expr, args))))
+
+
+def exp(x: Any) -> Any:
+    """e ** x"""
+    return _apply("exp", x)
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+    return _apply("log", x)
+
+
+def sqrt(x: Any) -> Any:
+    """The square root."""
+    return _apply("sqrt", x)
+
+
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x)"""
+    return _apply("rsqrt", x)
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return _apply("tanh", x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))"""
+    return _apply("sigmoid", x)
+
+
+def erf(x: Any) -> Any:
+    """The error function."""
+    return _apply("erf", x)
+
+
+def sin(x: Any) -> Any:
+    """The sine, of radians."""
+    return _apply("sin", x)
+
+
+def cos(x: Any) -> Any:
+    """The cosine, of radians."""
+    return _apply("cos", x)
+
+
+def floor(x: Any) -> Any:
+    """The greatest whole number that is not above x, in x's type."""
+    return _apply("floor", x)
+
+
+def ceil(x: Any) -> Any:
+    """The least whole number that is not below x, in x's type."""
+    return _apply("ceil", x)
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1, in x's type."""
+    return _apply("sign", x)
+
+
+def abs(x: Any) -> Any:
+    """The absolute value. Plain Python values go to the builtin."""
+    return builtins.abs(x)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The lesser of two values; NaN wins."""
+    return _apply("min", a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The greater of two values; NaN wins."""
+    return _apply("max", a, b)
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """a where the condition holds, else b; the branch not taken is never read out of bounds."""
+    return _apply("where", condition, a, b)
+
+
+def cast(x: Any, dtype: Any) -> Term:
+    """x converted to an element type; of a number, a literal of that type."""
+    kind, expr = to_dtype(dtype), to_expr(x)
+    if isinstance(expr, Const) and expr.dtype is None and typed(expr.value, kind):
+        return Value(Const(expr.value, kind))
+    return Value(Cast(kind, expr))
