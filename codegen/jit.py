@@ -46,6 +46,7 @@ def _initialize() -> None:
     with LOCK:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()  # the thread pool pauses by inline assembly
 
 
 def target_machine(level: int = LEVEL) -> Any:

@@ -1,0 +1,181 @@
+"""Race detection as loop IR: every shared cell remembers who wrote and who read it, and when.
+
+A stamp is `clock + thread`; the clock moves on by the number of threads at every barrier and at
+every new block, so stamps of this epoch are those of at least `clock`, and stamps of this block
+those of at least `clock[BLOCK]`. Two threads that meet on a cell in one epoch, one of them
+writing, race whatever the values are; two blocks that meet on a cell of global memory do so at
+any time within a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..algo.dtypes import i64
+from ..algo.tensor_expr.build import add, compare, const
+from ..algo.tensor_expr.expr import Access, Call, Expr, children
+from ..lower.ir import (
+    Buffer,
+    If,
+    Stmt,
+    Store,
+    Update,
+    block,
+    contiguous,
+    expressions,
+    rebuild,
+)
+
+EPOCH, BLOCK, LAUNCH = 0, 1, 2
+"""Places in the clock buffer: when the epoch, the block and the launch began."""
+KIND, BUFFER, CELL, ME, OTHER, HERE, AT_BLOCK = range(7)
+"""Places in the report buffer, which holds the first race found; KIND 0 means none."""
+READ, WRITE, OVERWRITE, UNWRITTEN = 1, 2, 3, 4
+"""Kinds: reads what another wrote; writes what another wrote; writes what another read; reads
+shared memory that nobody wrote."""
+CLOCK = Buffer("clock.", i64, (3,), (1,), "param")
+REPORT = Buffer("report.", i64, (7,), (1,), "param")
+
+
+@dataclass(frozen=True, slots=True)
+class Shadows:
+    """The record of one buffer: last writer, two of this epoch's readers, the launch's first."""
+
+    buffer: Buffer
+    number: int
+
+    @property
+    def shared(self) -> bool:
+        """Is the buffer one block's own, and new with each block?"""
+        return self.buffer.scope == "shared"
+
+    @property
+    def params(self) -> tuple[Buffer, ...]:
+        """The shadow buffers, of the same shape as the buffer itself."""
+        shape = self.buffer.shape
+        roles = ("writer", "reader", "other") if self.shared else (
+            "writer", "reader", "other", "first"
+        )  # fmt: skip
+        return tuple(
+            Buffer(f"{self.buffer.name}.{role}.", i64, shape, contiguous(shape), "param")
+            for role in roles
+        )
+
+    def of(self, role: str, index: tuple[Expr, ...]) -> Access:
+        """The shadow cell of a role."""
+        return Access(f"{self.buffer.name}.{role}.", index)
+
+
+def advance(threads: int, *places: int) -> Stmt:
+    """A new epoch begins, and with it what `places` say (BLOCK, LAUNCH)."""
+    now = Call("add", (_clock(EPOCH), const(threads)))
+    begins = [Store(CLOCK.name, (const(place),), _clock(EPOCH)) for place in places]
+    return block(Store(CLOCK.name, (const(EPOCH),), now), *begins)
+
+
+def record(stmt: Stmt, shadows: Mapping[str, Shadows], thread: Expr, here: Expr) -> Stmt:
+    """`stmt` of one thread with its accesses to the buffers of `shadows` recorded.
+
+    `thread` is the number of the thread in its block, `here` that of the launch and the block.
+    """
+    recorder = _Recorder(shadows, Call("add", (_clock(EPOCH), thread)), here)
+    return recorder.stmt(stmt)
+
+
+class _Recorder:
+    def __init__(self, shadows: Mapping[str, Shadows], me: Expr, here: Expr) -> None:
+        self.shadows, self.me, self.here = shadows, me, here
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        before = [record for expr in expressions(stmt) for record in self.reads(expr)]
+        match stmt:
+            case Store(buffer, index, _) if buffer in self.shadows:
+                before.append(self.write(self.shadows[buffer], index))
+            case Update(buffer, index, _, _) if buffer in self.shadows:
+                before.append(self.read(self.shadows[buffer], index))
+                before.append(self.write(self.shadows[buffer], index))
+        return block(*before, rebuild(stmt, self.stmt))
+
+    def reads(self, expr: Expr) -> Iterator[Stmt]:
+        """Records of an expression's reads; a branch of `where` only where it is selected."""
+        if isinstance(expr, Call) and expr.op == "where":
+            cond, *branches = expr.args
+            yield from self.reads(cond)
+            then, orelse = (list(self.reads(branch)) for branch in branches)
+            if then or orelse:
+                yield If(cond, block(*then), block(*orelse) if orelse else None)
+            return
+        for child in children(expr):
+            yield from self.reads(child)
+        if isinstance(expr, Access) and expr.tensor in self.shadows:
+            yield self.read(self.shadows[expr.tensor], expr.indices)
+
+    def read(self, to: Shadows, index: tuple[Expr, ...]) -> Stmt:
+        reader, other = to.of("reader", index), to.of("other", index)
+        stmts = [self.meet(to, index, READ, "writer")]
+        if to.shared:
+            unwritten = compare("lt", to.of("writer", index), _clock(BLOCK))
+            stmts.append(self.report(unwritten, to, index, UNWRITTEN, to.of("writer", index)))
+        else:
+            first = to.of("first", index)
+            stmts.append(If(compare("lt", first, _clock(LAUNCH)), self.stamp(first)))
+        stmts.append(
+            If(
+                compare("lt", reader, _clock(EPOCH)),
+                self.stamp(reader),
+                If(compare("ne", reader, self.me), self.stamp(other)),
+            )
+        )
+        return block(*stmts)
+
+    def write(self, to: Shadows, index: tuple[Expr, ...]) -> Stmt:
+        stmts = [
+            self.meet(to, index, WRITE, "writer"),
+            self.meet(to, index, OVERWRITE, "reader"),
+            self.meet(to, index, OVERWRITE, "other"),
+        ]
+        if not to.shared:
+            first = to.of("first", index)
+            earlier = _both(
+                compare("ge", first, _clock(LAUNCH)), compare("lt", first, _clock(BLOCK))
+            )
+            stmts.append(self.report(earlier, to, index, OVERWRITE, first))
+        return block(*stmts, self.stamp(to.of("writer", index)))
+
+    def meet(self, to: Shadows, index: tuple[Expr, ...], kind: int, role: str) -> Stmt:
+        """A report, if the stamp of `role` is another thread's of this epoch or another block's."""
+        stamp = to.of(role, index)
+        meets = _both(compare("ge", stamp, _clock(EPOCH)), compare("ne", stamp, self.me))
+        if role == "writer" and not to.shared:
+            earlier = _both(
+                compare("ge", stamp, _clock(LAUNCH)), compare("lt", stamp, _clock(BLOCK))
+            )
+            meets = Call("or", (meets, earlier))
+        return self.report(meets, to, index, kind, stamp)
+
+    def report(
+        self, cond: Expr, to: Shadows, index: tuple[Expr, ...], kind: int, other: Expr
+    ) -> Stmt:
+        cell: Expr = const(0)
+        for at, stride in zip(index, contiguous(to.buffer.shape), strict=True):
+            cell = add(cell, Call("mul", (at, const(stride))))
+        fields = {
+            KIND: const(kind), BUFFER: const(to.number), CELL: cell, ME: self.me, OTHER: other,
+            HERE: self.here, AT_BLOCK: _clock(BLOCK),
+        }  # fmt: skip
+        first = compare("eq", Access(REPORT.name, (const(KIND),)), const(0))
+        # KIND last: what is read as "no report yet" stays so until all else is written.
+        stores = [Store(REPORT.name, (const(at),), value) for at, value in fields.items()]
+        return If(_both(cond, first), block(*stores[1:], stores[0]))
+
+    def stamp(self, cell: Access) -> Stmt:
+        return Store(cell.tensor, cell.indices, self.me)
+
+
+def _clock(place: int) -> Expr:
+    return Access(CLOCK.name, (const(place),))
+
+
+def _both(a: Expr, b: Expr) -> Expr:
+    return Call("and", (a, b))
