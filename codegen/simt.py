@@ -239,9 +239,11 @@ class _Cutter:
     def on_copies(self, expr: Expr) -> Expr:
         return transform(
             expr,
-            lambda item: Access(item.tensor, (*self.mine(), *item.indices))
-            if isinstance(item, Access) and item.tensor in self.copies
-            else item,
+            lambda item: (
+                Access(item.tensor, (*self.mine(), *item.indices))
+                if isinstance(item, Access) and item.tensor in self.copies
+                else item
+            ),
         )
 
     def mine(self) -> tuple[Expr, ...]:
@@ -264,10 +266,10 @@ def _in_order(axis: Axis, orders: str, row: int, body: Stmt) -> Stmt:
 
 
 _WORDS = {
-    epochs.READ: "reads what {other} wrote",
-    epochs.WRITE: "writes what {other} wrote",
-    epochs.OVERWRITE: "writes what {other} read",
-    epochs.UNWRITTEN: "reads what no thread of its block wrote",
+    epochs.READ: "reads what {other} wrote, with no barrier between",
+    epochs.WRITE: "writes what {other} wrote, with no barrier between",
+    epochs.OVERWRITE: "writes what {other} read, with no barrier between",
+    epochs.UNWRITTEN: "reads what no thread of its block has written",
 }
 
 
@@ -282,7 +284,7 @@ def _message(name: str, plan: Emulation, report: Array) -> str:
     partner = thread(other) if other >= block_began else f"{thread(other)} of another block"
     words = _WORDS[kind].format(other=partner)
     where = f"block {_position(here % (1 << 32), launch.blocks)}, {thread(me)}"
-    return f"race in {name} on {buffer.name}{at}: {where} {words}, with no barrier between"
+    return f"race in {name} on {buffer.name}{at}: {where} {words}"
 
 
 def _position(number: int, axes: Sequence[Axis]) -> str:

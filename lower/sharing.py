@@ -133,6 +133,7 @@ class Meeting:
         self.axes, self.fixed = tuple(axes), tuple(fixed)
         self._relations: dict[Touch, isl.raw.Map] = {}
         self._answers: dict[tuple[Touch, Touch], bool] = {}
+        self._different = _different(len(self.axes), self.fixed)
 
     def conflict(self, a: Touch, b: Touch) -> bool:
         """May two different threads touch one cell by `a` and `b`, one of them writing?"""
@@ -140,9 +141,10 @@ class Meeting:
             return False
         key = (a, b)
         if key not in self._answers:
-            pairs = self._relation(a).apply_range(self._relation(b).reverse())
-            same = isl.raw.Map.identity(pairs.get_space())
-            answer = isl.ask(lambda: pairs.subtract(same).is_empty())
+            first, second = self._relation(a), self._relation(b)
+            answer = isl.ask(
+                lambda: first.apply_range(second.reverse()).intersect(self._different).is_empty()
+            )
             self._answers[key] = answer is not isl.Answer.YES
         return self._answers[key]
 
@@ -150,6 +152,17 @@ class Meeting:
         if touch not in self._relations:
             self._relations[touch] = relation(touch, self.axes, self.fixed)
         return self._relations[touch]
+
+
+def _different(axes: int, fixed: Sequence[str]) -> isl.raw.Map:
+    """Every thread to every other one."""
+    a, b = ([f"{letter}{n}" for n in range(axes)] for letter in "ab")
+    apart = " or ".join(f"{x} != {y}" for x, y in zip(a, b, strict=True)) or "0 = 1"
+    return isl.parse_map(f"{_params(fixed)}{{ [{', '.join(a)}] -> [{', '.join(b)}] : {apart} }}")
+
+
+def _params(fixed: Sequence[str]) -> str:
+    return f"[{', '.join(map(isl.ident, fixed))}] -> " if fixed else ""
 
 
 def relation(touch: Touch, axes: Sequence[str], fixed: Sequence[str]) -> isl.raw.Map:
@@ -171,6 +184,5 @@ def relation(touch: Touch, axes: Sequence[str], fixed: Sequence[str]) -> isl.raw
         conditions += [f"{name} = {to_isl(part)}"] if is_affine(part) else []
     body = " and ".join(f"({c})" for c in conditions) or "0 = 0"
     body = f"exists {', '.join(free)}: {body}" if free else body
-    params = f"[{', '.join(map(isl.ident, fixed))}] -> " if fixed else ""
     threads = ", ".join(map(isl.ident, axes))
-    return isl.parse_map(f"{params}{{ [{threads}] -> [{', '.join(cells)}] : {body} }}")
+    return isl.parse_map(f"{_params(fixed)}{{ [{threads}] -> [{', '.join(cells)}] : {body} }}")

@@ -7,7 +7,7 @@
 
 Afterwards the axes are the outermost loops, once each, with constant extents, and what is inside
 is what one thread does: there a barrier has its meaning. Guards go as far inward as they can, so
-that barriers can stand between them. A nest under no loop over some axis is dealt out to that
+that barriers can stand between them. Shared buffers live as long as the block. A nest under no loop over some axis is dealt out to that
 axis' threads where its iterations are independent (`deal`), and else runs where the axis is 0.
 Buffers of scope register and local that were allocated around thread loops become each thread's
 own (`private`).
@@ -22,9 +22,23 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import Interval, bounds
 from ...algo.tensor_expr.build import add, both, compare, conjuncts, const, sub
 from ...algo.tensor_expr.expr import Expr, Index, accesses
-from ..ir import AXES, Alloc, Block, For, Function, If, Let, Stmt, block, rebuild, walk
+from ..ir import (
+    AXES,
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    If,
+    Let,
+    Stmt,
+    block,
+    rebuild,
+    substitute,
+    walk,
+)
 from ..ranges import values_of
-from .deal import deal, replace
+from .deal import deal
 from .private import private
 
 ORDER = ("block.z", "block.y", "block.x", "thread.z", "thread.y", "thread.x")
@@ -97,7 +111,10 @@ def _top(stmt: Stmt) -> Stmt:
     if not any(axis.startswith("thread") for axis in sizes):
         sizes["thread.x"] = 1
     names = _fresh(stmt, sizes)
-    body = _Thread(sizes, names).convert(stmt, frozenset(), None, ())
+    thread = _Thread(sizes, names)
+    body = thread.convert(stmt, frozenset(), None, ())
+    for buffer in reversed(thread.shared):
+        body = Alloc(buffer, body)
     for axis in reversed(sizes):
         body = For(names[axis], const(0), const(sizes[axis]), body, axis)
     return body
@@ -120,6 +137,7 @@ class _Thread:
 
     def __init__(self, sizes: Mapping[str, int], names: Mapping[str, str]) -> None:
         self.sizes, self.names = sizes, names
+        self.shared: list[Buffer] = []
 
     def convert(
         self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]
@@ -143,7 +161,7 @@ class _Thread:
             case For(var, lo, hi, body, kind, _, _) if kind in AXES:
                 value = add(lo, Index(self.names[kind]))
                 full = bounds(sub(hi, lo), {}) == (self.sizes[kind],) * 2
-                inner = replace(body, {Index(var): value})
+                inner = substitute(body, {Index(var): value})
                 test = None if full else compare("lt", value, hi)
                 return self.convert(inner, have | {kind}, both(guard, test), loops)
             case For():
@@ -151,11 +169,15 @@ class _Thread:
             case Alloc(buffer, body):
                 missing = [a for a in self.sizes if a.startswith("thread") and a not in have]
                 inner = self.convert(body, have, guard, loops)
-                if buffer.scope == "shared" and any(a.startswith("thread") for a in have):
-                    raise ScheduleError(
-                        f"shared buffer {buffer.name} is allocated inside a loop bound to a thread "
-                        f"axis, so no other thread sees it; stage it at a loop outside of those"
-                    )
+                if buffer.scope == "shared":
+                    if any(a.startswith("thread") for a in have):
+                        raise ScheduleError(
+                            f"shared buffer {buffer.name} is allocated inside a loop bound to a "
+                            f"thread axis, so no other thread sees it; stage it at a loop outside "
+                            f"of those"
+                        )
+                    self.shared.append(buffer)
+                    return inner
                 if buffer.scope in ("heap", "stack") and missing:
                     raise ScheduleError(
                         f"buffer {buffer.name} lies between block and thread loops with scope "

@@ -36,27 +36,21 @@ def _top(stmt: Stmt) -> Stmt:
         case Alloc(buffer, body) if buffer.scope == "heap":
             return Alloc(buffer, _top(body))
         case For(kind=kind) if kind in AXES:
-            return _nest(stmt)
+            return _nest(stmt, (), frozenset())
     return stmt
 
 
-def _nest(nest: For) -> Stmt:
-    loops: list[For] = []
-    inner: Stmt = nest
-    while isinstance(inner, For) and inner.kind in AXES:
-        loops.append(inner)
-        inner = inner.body
-    own = {
-        item.buffer.name
-        for item in statements(inner)
-        if isinstance(item, Alloc) and item.buffer.scope != "shared"
-    }
+def _nest(stmt: Stmt, loops: tuple[For, ...], shared: frozenset[str]) -> Stmt:
+    """Down through the axes and the shared buffers to the program of a thread."""
+    match stmt:
+        case For(var, lo, hi, body, kind) if kind in AXES:
+            return For(var, lo, hi, _nest(body, (*loops, stmt), shared), kind)
+        case Alloc(buffer, body) if buffer.scope == "shared":
+            return Alloc(buffer, _nest(body, loops, shared | {buffer.name}))
+    own = {item.buffer.name for item in statements(stmt) if isinstance(item, Alloc)}
     placing = _Placing(loops, own)
-    placing.check_blocks(inner)
-    body, _ = placing.place(inner, _Pending(()), Place(tuple(loops)))
-    for loop in reversed(loops):
-        body = For(loop.var, loop.lo, loop.hi, body, loop.kind)
-    return body
+    placing.check_blocks(stmt, shared)
+    return placing.place(stmt, _Pending(()), Place(loops))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +65,7 @@ class _Pending:
 
 class _Placing:
     def __init__(self, loops: Sequence[For], own: set[str]) -> None:
+        # What a thread allocates is its own; shared buffers were allocated outside.
         self.own = own
         self.threads = [loop.var for loop in loops if loop.kind.startswith("thread")]
         blocks = [loop.var for loop in loops if loop.kind.startswith("block")]
@@ -83,9 +78,8 @@ class _Placing:
         found = dict.fromkeys(touches(stmt, at))
         return tuple(touch for touch in found if touch.buffer not in self.own)
 
-    def check_blocks(self, body: Stmt) -> None:
+    def check_blocks(self, body: Stmt, shared: frozenset[str]) -> None:
         """Refuses blocks that meet on a cell of global memory: nothing orders them."""
-        shared = {item.buffer.name for item in statements(body) if isinstance(item, Alloc)}
         found = [t for t in self.touches(body, Place(self.loops)) if t.buffer not in shared]
         for touch in found:
             for other in found:

@@ -9,13 +9,14 @@ Neighbouring threads get neighbouring iterations of the innermost loop, so globa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from ...algo.tensor_expr.affine import bounds
 from ...algo.tensor_expr.build import add, both, compare, const, floordiv, mod, mul, sub
 from ...algo.tensor_expr.expr import Expr, Index, accesses, substitute
-from ..ir import For, If, Stmt, Store, rebuild, walk
+from ..ir import For, If, Stmt, Store, walk
+from ..ir import substitute as substitute_in
 from ..ranges import known_of, values_of
 
 
@@ -56,7 +57,7 @@ def deal(stmt: Stmt, threads: Sequence[tuple[str, int]], around: Sequence[For]) 
         if bounds(sub(loop.hi, loop.lo), {}) != (count, count):
             guard = both(guard, compare("lt", value, hi))
         where[Index(loop.var)] = value
-    dealt = replace(body, where)
+    dealt = substitute_in(body, where)
     dealt = dealt if guard is None else If(guard, dealt)
     return dealt if turns == 1 else For(turn, const(0), const(turns), dealt)
 
@@ -88,8 +89,3 @@ def _number(threads: Sequence[tuple[str, int]]) -> Expr:
     for name, extent in reversed(threads):
         number = add(mul(number, const(extent)), Index(name))
     return number
-
-
-def replace(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
-    """The statement with variables replaced by values, everywhere in it."""
-    return rebuild(stmt, lambda s: replace(s, values), lambda e: substitute(e, values))
