@@ -15,7 +15,16 @@ from ...sched.loop.machine import Machine
 from ..ir import Function
 from ..ir_print import print_function
 from ..verify import verify
+from .accumulate import accumulate
+from .axes import axes
+from .barriers import barriers
+from .hoist import hoist
+from .registers import registers
+from .separate import separate
 from .simplify import simplify
+from .strip import strip
+from .unroll import unroll
+from .vectorize import vectorize
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,20 @@ def _plain(apply: Callable[[Function], Function]) -> Pass:
     return Pass(apply.__name__, lambda function, machine: apply(function))
 
 
-PASSES: tuple[Pass, ...] = (_plain(simplify),)
+PASSES: tuple[Pass, ...] = (
+    _plain(simplify),
+    _plain(axes),
+    _plain(simplify),
+    _plain(barriers),
+    _plain(hoist),
+    Pass("strip", strip),
+    _plain(separate),
+    _plain(unroll),
+    Pass("accumulate", accumulate),
+    Pass("vectorize", vectorize),
+    _plain(simplify),
+    Pass("registers", registers),
+)
 
 
 def run(

@@ -1,0 +1,61 @@
+"""How wide vectors are in a piece of loop IR, and a walk that finds the vector loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..algo.dtypes import DType
+from ..algo.tensor_expr.affine import Interval, bounds
+from ..algo.tensor_expr.expr import Access, Cast, walk
+from ..sched.loop.machine import Machine
+from .ir import Alloc, Buffer, For, Function, Let, Stmt, Store, Update, expressions, rebuild
+from .ir import walk as statements
+from .ranges import values_of
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The buffers that are visible at a statement, and what is known of the variables there."""
+
+    buffers: Mapping[str, Buffer]
+    known: Mapping[str, Interval]
+
+
+def lanes(body: Stmt, buffers: Mapping[str, Buffer], machine: Machine) -> int:
+    """Elements of the widest type in `body` that one vector register holds; a power of two."""
+    types: set[DType] = set()
+    inner = dict(buffers)
+    for stmt in statements(body):
+        if isinstance(stmt, Alloc):
+            inner[stmt.buffer.name] = stmt.buffer
+        if isinstance(stmt, (Store, Update)):
+            types.add(inner[stmt.buffer].dtype)
+        for expr in expressions(stmt):
+            for item in walk(expr):
+                if isinstance(item, Access):
+                    types.add(inner[item.tensor].dtype)
+                elif isinstance(item, Cast):
+                    types.add(item.dtype)
+    count = machine.lanes(max((t.itemsize for t in types), default=8))
+    return int(1 << (count.bit_length() - 1))
+
+
+def visit(function: Function, vector: Callable[[For, Scope], Stmt]) -> Function:
+    """The function with each vector loop replaced by what `vector` makes of it."""
+
+    def stmt(item: Stmt, scope: Scope) -> Stmt:
+        match item:
+            case For(kind="vector"):
+                return vector(item, scope)
+            case For(var=var):
+                scope = Scope(scope.buffers, {**scope.known, var: values_of(item, scope.known)})
+            case Let(var, value, _):
+                known = {**scope.known, var: bounds(value, scope.known)}
+                scope = Scope(scope.buffers, known)
+            case Alloc(buffer, _):
+                scope = Scope({**scope.buffers, buffer.name: buffer}, scope.known)
+        return rebuild(item, lambda inner: stmt(inner, scope))
+
+    params = {param.name: param for param in function.params}
+    return Function(function.name, function.params, stmt(function.body, Scope(params, {})))

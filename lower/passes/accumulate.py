@@ -1,0 +1,252 @@
+"""Reductions over vector lanes keep one partial result a lane, combined once at the end.
+
+    for k.strip in 0 .. n:                          alloc s.lanes: register f32[64]:
+        for k in 0 .. 64 vector:                        for v in 0 .. 64 vector: s.lanes[v] = 0
+            s[i] sum= x[k.strip*64 + k]     ==>         for k.strip in 0 .. n:
+                                                            for k in 0 .. 64 vector:
+                                                                s.lanes[k] sum= x[k.strip*64 + k]
+                                                        for v in 0 .. 16 vector: s[i] sum= ...
+
+The partial results live around the outermost loops that only accumulate into the cell. Four
+vectors of them are four independent sums, which hides the latency of the additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...algo.tensor_expr.affine import Interval, bounds
+from ...algo.tensor_expr.build import add, const
+from ...algo.tensor_expr.expr import Access, Const, Expr, Index, accesses, indices_of
+from ...algo.tensor_expr.reducers import REDUCERS
+from ...sched.loop.machine import Machine
+from ..ir import (
+    AXES,
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Function,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    block,
+    contiguous,
+    expressions,
+    rebuild,
+)
+from ..ir import children as inner_statements
+from ..ranges import values_of
+
+Known = Mapping[str, Interval]
+
+
+@dataclass(slots=True)
+class _Use:
+    """How a statement uses a buffer: the cells that lanes share, and whether that is all right."""
+
+    reducer: str | None = None
+    cells: dict[tuple[Expr, ...], int] = field(default_factory=dict)
+    looped: bool = False
+    used: bool = False
+    spoiled: bool = False
+
+
+def accumulate(function: Function, machine: Machine) -> Function:
+    """The function with partial results a lane; expects vector loops that start at 0."""
+    buffers = {param.name: param for param in function.params}
+    body = _Accumulating(machine).body(function.body, buffers, {})
+    return Function(function.name, function.params, body)
+
+
+class _Accumulating:
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.count = machine, 0
+
+    def body(self, stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> Stmt:
+        """A body, in which runs of statements that accumulate into a cell get partial results."""
+        parts = list(stmt.stmts) if isinstance(stmt, Block) else [stmt]
+        for name in _candidates(parts, buffers):
+            uses = [_use(part, name, known) for part in parts]
+            run = _run(uses)
+            if run is None or not self.pays(uses[run[0] : run[1]], buffers[name]):
+                continue
+            start, stop = run
+            inside = self.partial(
+                parts[start:stop], buffers[name], uses[start:stop], buffers, known
+            )
+            return self.body(block(*parts[:start], inside, *parts[stop:]), buffers, known)
+        return block(*(self.inner(part, buffers, known) for part in parts))
+
+    def inner(self, stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> Stmt:
+        match stmt:
+            case For(var=var):
+                known = {**known, var: values_of(stmt, known)}
+            case Let(var, value, _):
+                known = {**known, var: bounds(value, known)}
+            case Alloc(buffer, _):
+                buffers = {**buffers, buffer.name: buffer}
+        return rebuild(stmt, lambda item: self.body(item, buffers, known))
+
+    def native(self, buffer: Buffer) -> int:
+        return self.machine.lanes(buffer.dtype.itemsize)
+
+    def pays(self, uses: list[_Use], buffer: Buffer) -> bool:
+        """One update of one vector, in no loop, is better combined where it stands."""
+        shared = [use for use in uses if use.cells]
+        wide = any(width > self.native(buffer) for use in shared for width in use.cells.values())
+        return len(shared) > 1 or wide or any(use.looped for use in shared)
+
+    def partial(
+        self,
+        parts: list[Stmt],
+        buffer: Buffer,
+        uses: list[_Use],
+        buffers: Mapping[str, Buffer],
+        known: Known,
+    ) -> Stmt:
+        """The statements with each shared cell's updates going to lanes of its own."""
+        reducer = next(use.reducer for use in uses if use.reducer is not None)
+        native = self.native(buffer)
+        widths: dict[tuple[Expr, ...], int] = {}
+        for use in uses:
+            for cell, width in use.cells.items():
+                widths[cell] = max(widths.get(cell, 0), width)
+        lanes: dict[tuple[Expr, ...], Buffer] = {}
+        for cell, width in widths.items():
+            size = -(-width // native) * native if width > native else 1 << (width - 1).bit_length()
+            name = f"{buffer.name}.lanes" + (str(self.count) if self.count else "")
+            self.count += 1
+            shape = (size,)
+            lanes[cell] = Buffer(name, buffer.dtype, shape, contiguous(shape), "register", 64)
+        identity = Const(REDUCERS[reducer].identity(buffer.dtype), buffer.dtype)
+        before = [
+            _each(b.name, b.shape[0], Store(b.name, (_lane(b),), identity)) for b in lanes.values()
+        ]
+        after = [
+            _combine(b, min(native, b.shape[0]), buffer.name, cell, reducer)
+            for cell, b in lanes.items()
+        ]
+        middle = [_redirect(part, buffer.name, lanes, None) for part in parts]
+        body = block(*before, *middle, *after)
+        for own in lanes.values():
+            body = Alloc(own, body)
+        return body
+
+
+def _candidates(parts: list[Stmt], buffers: Mapping[str, Buffer]) -> list[str]:
+    """Buffers from outside that are updated somewhere in `parts`, under a vector loop."""
+    found: dict[str, None] = {}
+    stack: list[tuple[Stmt, bool]] = [(part, False) for part in reversed(parts)]
+    while stack:
+        stmt, vector = stack.pop()
+        if isinstance(stmt, Update) and vector and stmt.buffer in buffers:
+            found[stmt.buffer] = None
+        vector = vector or (isinstance(stmt, For) and stmt.kind == "vector")
+        stack.extend((inner, vector) for inner in reversed(inner_statements(stmt)))
+    return list(found)
+
+
+def _use(stmt: Stmt, name: str, known: Known) -> _Use:
+    use = _Use()
+    _collect(stmt, name, known, frozenset(), None, False, use)
+    return use
+
+
+def _collect(
+    stmt: Stmt,
+    name: str,
+    known: Known,
+    bound: frozenset[str],
+    vector: For | None,
+    looped: bool,
+    use: _Use,
+) -> None:
+    """Adds what `stmt` does with the buffer; `bound` are the variables bound inside so far."""
+    if any(item.tensor == name for expr in expressions(stmt) for item in accesses(expr)):
+        use.used = use.spoiled = True
+    match stmt:
+        case Store(buffer, _, _) if buffer == name:
+            use.used = use.spoiled = True
+        case Update(buffer, index, reducer, _) if buffer == name:
+            use.used = True
+            use.spoiled |= use.reducer not in (None, reducer)
+            use.reducer = reducer
+            names = {n for part in index for n in indices_of(part)}
+            if vector is not None and vector.var not in names:
+                most = bounds(vector.hi, known)[1]
+                use.spoiled |= bool(names & bound) or most is None
+                use.cells[index] = max(use.cells.get(index, 1), most or 1)
+                use.looped |= looped
+        case Alloc(buffer, _) if buffer.name == name:
+            use.spoiled = True
+        case For(var=var, kind=kind):
+            known = {**known, var: values_of(stmt, known)}
+            bound |= {var}
+            if kind == "vector":
+                vector = stmt
+            elif kind == "parallel" or kind in AXES:
+                inner = _use(stmt.body, name, known)
+                use.used |= inner.used
+                use.spoiled |= inner.used
+            else:
+                looped = looped or vector is None
+        case Let(var, value, _):
+            known = {**known, var: bounds(value, known)}
+            bound |= {var}
+    for inner_stmt in inner_statements(stmt):
+        _collect(inner_stmt, name, known, bound, vector, looped, use)
+
+
+def _run(uses: list[_Use]) -> tuple[int, int] | None:
+    """The first longest range of statements that only accumulate, and do so from lanes."""
+    start = 0
+    for stop in range(len(uses) + 1):
+        if stop == len(uses) or uses[stop].spoiled or not _agree(uses[start : stop + 1]):
+            inside = [n for n in range(start, stop) if uses[n].cells]
+            if inside:
+                return inside[0], inside[-1] + 1
+            start = stop + (stop < len(uses) and uses[stop].spoiled)
+    return None
+
+
+def _agree(uses: list[_Use]) -> bool:
+    return len({use.reducer for use in uses if use.reducer is not None}) <= 1
+
+
+def _lane(buffer: Buffer) -> Expr:
+    return Index(f"{buffer.name}.v")
+
+
+def _each(name: str, count: int, body: Stmt) -> Stmt:
+    return For(f"{name}.v", const(0), const(count), body, "vector")
+
+
+def _combine(lanes: Buffer, native: int, target: str, cell: tuple[Expr, ...], reducer: str) -> Stmt:
+    """All lanes' values into the cell: vectors first, then across the lanes of one."""
+    lane = _lane(lanes)
+    parts = [
+        _each(
+            lanes.name,
+            native,
+            Update(lanes.name, (lane,), reducer, Access(lanes.name, (add(lane, const(start)),))),
+        )
+        for start in range(native, lanes.shape[0], native)
+    ]
+    value = Access(lanes.name, (lane,))
+    return block(*parts, _each(lanes.name, native, Update(target, cell, reducer, value)))
+
+
+def _redirect(
+    stmt: Stmt, name: str, lanes: Mapping[tuple[Expr, ...], Buffer], vector: str | None
+) -> Stmt:
+    match stmt:
+        case For(var=var, kind="vector"):
+            vector = var
+        case Update(buffer, index, reducer, value) if (
+            buffer == name and vector is not None and index in lanes
+        ):
+            return Update(lanes[index].name, (Index(vector),), reducer, value)
+    return rebuild(stmt, lambda inner: _redirect(inner, name, lanes, vector))
