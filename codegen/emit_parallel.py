@@ -41,7 +41,8 @@ def parallel(
     slots = ib.gep(f.heap, [I64(f.unit.workspace.kernel)], source_etype=I8)
     captured += [lo, f.status, slots]
 
-    body = ir.Function(f.unit.module, BODY, f"{f.fn.name}.{loop.var}")
+    name = f.unit.module.get_unique_name(f"{f.fn.name}.{loop.var}")
+    body = ir.Function(f.unit.module, BODY, name)
     body.linkage = "internal"
     body.attributes.add("noinline")  # called from two places; twice the code gains nothing
     closure_type = ir.LiteralStructType([c.type for c in captured])
