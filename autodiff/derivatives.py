@@ -1,0 +1,192 @@
+"""The derivatives of scalar operations, a page of mathematics keyed by the operations' names.
+
+An entry takes the cotangent `c` of y = op(a, b, ..), the arguments and y itself, and gives the
+cotangent of each argument; None says that y does not depend on it smoothly (its derivative is
+zero wherever it exists). Where an operation selects, so does its adjoint: `Guarded` terms count
+only where their guards hold, and the guards stay outermost to the end, so that a branch which was
+not taken never reaches the result, not even as 0 * inf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..algo.tensor_expr.build import add, compare, mul, sub
+from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
+from ..algo.tensor_expr.simplify import simplify
+
+Guards = tuple[tuple[Expr, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """`value` where every condition has the truth value beside it, outermost first; else 0."""
+
+    guards: Guards
+    value: Expr
+
+
+Cotangents = tuple[Expr | tuple[Guarded, ...] | None, ...]
+Pullback = Callable[..., Cotangents]
+
+
+def _div(a: Expr, b: Expr) -> Expr:
+    return Call("div", (a, b))
+
+
+def _neg(a: Expr) -> Expr:
+    return Call("neg", (a,))
+
+
+def _call(op: str) -> Callable[[Expr], Expr]:
+    return lambda a: Call(op, (a,))
+
+
+_exp, _log, _sin, _cos, _sign, _floor = map(_call, ("exp", "log", "sin", "cos", "sign", "floor"))
+ONE, TWO = Const(1), Const(2)
+TWO_OVER_SQRT_PI = Const(2 / math.sqrt(math.pi))
+
+
+def _extremum(wins: str) -> Pullback:
+    """max and min: the winner takes all, a tie is shared evenly; with NaN the second takes all."""
+
+    def pull(c: Expr, a: Expr, b: Expr, y: Expr) -> Cotangents:
+        better, tie = compare(wins, a, b), compare("eq", a, b)
+        half = Guarded(((better, False), (tie, True)), _div(c, TWO))
+        return (
+            (Guarded(((better, True),), c), half),
+            (half, Guarded(((better, False), (tie, False)), c)),
+        )
+
+    return pull
+
+
+def _where(c: Expr, condition: Expr, a: Expr, b: Expr, y: Expr) -> Cotangents:
+    if isinstance(condition, Const):
+        return (None, c, None) if condition.value else (None, None, c)
+    return None, (Guarded(((condition, True),), c),), (Guarded(((condition, False),), c),)
+
+
+def _pow(c: Expr, a: Expr, n: Expr, y: Expr) -> Cotangents:
+    """Closed under differentiation where n is a constant: x**2, 2*x, 2, and no x**0 or log(x)."""
+    if isinstance(n, Const):
+        if n.value == 0:
+            return None, None
+        if n.value == 1:
+            return c, None
+        lower = a if n.value == 2 else Call("pow", (a, Const(n.value - 1, n.dtype)))
+        return mul(c, mul(n, lower)), None
+    by_base = mul(c, mul(n, Call("pow", (a, sub(n, ONE)))))
+    by_exponent = Guarded(((compare("eq", a, Const(0)), False),), mul(c, mul(y, _log(a))))
+    return by_base, (by_exponent,)
+
+
+DERIVATIVES: dict[str, Pullback] = {
+    "add": lambda c, a, b, y: (c, c),
+    "sub": lambda c, a, b, y: (c, _neg(c)),
+    "mul": lambda c, a, b, y: (mul(c, b), mul(a, c)),
+    "div": lambda c, a, b, y: (_div(c, b), _neg(_div(mul(c, y), b))),
+    "neg": lambda c, a, y: (_neg(c),),
+    "pow": _pow,
+    "mod": lambda c, a, b, y: (c, _neg(mul(c, _floor(_div(a, b))))),
+    "max": _extremum("gt"),
+    "min": _extremum("lt"),
+    "abs": lambda c, a, y: (mul(c, _sign(a)),),
+    "where": _where,
+    "sqrt": lambda c, a, y: (_div(c, mul(TWO, y)),),
+    "rsqrt": lambda c, a, y: (_neg(_div(mul(c, y), mul(TWO, a))),),
+    "exp": lambda c, a, y: (mul(c, y),),
+    "log": lambda c, a, y: (_div(c, a),),
+    "tanh": lambda c, a, y: (mul(c, sub(ONE, mul(y, y))),),
+    "sigmoid": lambda c, a, y: (mul(c, mul(y, sub(ONE, y))),),
+    "erf": lambda c, a, y: (mul(c, mul(TWO_OVER_SQRT_PI, _exp(_neg(mul(a, a))))),),
+    "sin": lambda c, a, y: (mul(c, _cos(a)),),
+    "cos": lambda c, a, y: (_neg(mul(c, _sin(a))),),
+    # Piecewise constant: the derivative is zero wherever there is one.
+    "floordiv": lambda c, a, b, y: (None, None),
+    "sign": lambda c, a, y: (None,),
+    "floor": lambda c, a, y: (None,),
+    "ceil": lambda c, a, y: (None,),
+    # Truth values.
+    "or": lambda c, a, b, y: (None, None),
+    "and": lambda c, a, b, y: (None, None),
+    "not": lambda c, a, y: (None,),
+    "lt": lambda c, a, b, y: (None, None),
+    "le": lambda c, a, b, y: (None, None),
+    "gt": lambda c, a, b, y: (None, None),
+    "ge": lambda c, a, b, y: (None, None),
+    "eq": lambda c, a, b, y: (None, None),
+    "ne": lambda c, a, b, y: (None, None),
+}
+
+
+def pullback(
+    body: Expr, seeds: tuple[Guarded, ...], value: Expr | None = None
+) -> dict[Access, Expr]:
+    """The cotangent of every tensor element that `body` reads, given the body's own (`seeds`).
+
+    `body` has no reductions. `value`, if given, is an expression equal to `body` that is cheaper
+    to read (the element it was stored in). Elements without a smooth path do not appear. Reverse
+    mode: each node's cotangent is complete before its arguments get theirs.
+    """
+    found: dict[Expr, list[Guarded]] = {body: list(seeds)}
+    for item in reversed(list(walk(body))):
+        terms = _merged(found.get(item, []))
+        if isinstance(item, Cast) and item.dtype.is_float:
+            found.setdefault(item.arg, []).extend(terms)
+        elif isinstance(item, Call):
+            y = value if item is body and value is not None else item
+            for term in terms:
+                parts = DERIVATIVES[item.op](term.value, *item.args, y)
+                for arg, part in reversed(list(zip(item.args, parts, strict=True))):
+                    found.setdefault(arg, []).extend(_under(term.guards, part))
+        if not isinstance(item, Access):
+            found.pop(item, None)
+    return {
+        access: simplify(_assembled(_merged(found[access])))
+        for access in _reading_order(body)
+        if found.get(access)
+    }
+
+
+def _under(guards: Guards, part: Expr | tuple[Guarded, ...] | None) -> list[Guarded]:
+    if part is None:
+        return []
+    if isinstance(part, Expr):
+        return [Guarded(guards, part)]
+    return [Guarded(guards + term.guards, term.value) for term in part]
+
+
+def _merged(terms: list[Guarded]) -> list[Guarded]:
+    """Terms under the same guards added, the first read (the last to arrive) first."""
+    sums: dict[Guards, Expr] = {}
+    for term in reversed(terms):
+        before = sums.get(term.guards)
+        sums[term.guards] = term.value if before is None else add(before, term.value)
+    return [Guarded(guards, value) for guards, value in sums.items()]
+
+
+def _assembled(terms: list[Guarded]) -> Expr:
+    """The sum of guarded terms as one expression of `where`s."""
+    plain = [term.value for term in terms if not term.guards]
+    rest = [term for term in terms if term.guards]
+    parts = plain
+    while rest:
+        condition = rest[0].guards[0][0]
+        branches: dict[bool, list[Guarded]] = {True: [], False: []}
+        for term in rest:
+            if term.guards[0][0] is condition:
+                branches[term.guards[0][1]].append(Guarded(term.guards[1:], term.value))
+        rest = [term for term in rest if term.guards[0][0] is not condition]
+        chosen = [_assembled(branches[side]) for side in (True, False)]
+        parts.append(Call("where", (condition, *chosen)))
+    total = parts[0] if parts else Const(0)
+    for part in parts[1:]:
+        total = add(total, part)
+    return total
+
+
+def _reading_order(body: Expr) -> list[Access]:
+    return [item for item in walk(body) if isinstance(item, Access)]

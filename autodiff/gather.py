@@ -1,0 +1,202 @@
+"""From "instance d adds v(d) to dX[h(d)]" to "dX[y] is the sum of v(d) over those d with h(d) = y".
+
+The equalities y = h(d) stay in the domain. Those that determine an index by themselves are solved
+by substitution: a bare index (`A[i,k]`: the element is named by i and k), or one index with
+coefficient 1 or -1 (`h[t-1]`: t is y+1). What is left (`2*h + r == y`) is a condition of the sum,
+and isl makes loops of it that visit no other instance. What a substituted index's range says of
+the element remains as a condition, unless it holds for every element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from ..algo.tensor_expr.affine import is_affine, linear, normalize
+from ..algo.tensor_expr.build import add, compare, sub
+from ..algo.tensor_expr.canonical import Linear
+from ..algo.tensor_expr.domains import counterexample
+from ..algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Range,
+    accesses,
+    indices_of,
+    substitute,
+    walk,
+)  # fmt: skip
+from .statements import Statement
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A part of a cotangent: the sum of `value` over `bound` where all of `where`; for `bound` ()
+    the value itself where all of `where`, else 0.
+
+    The element is named by the indices `place(0)`, `place(1)` ...; bound indices have names of
+    their own that begin with the name in the source.
+    """
+
+    bound: tuple[Range, ...]
+    where: tuple[Expr, ...]
+    value: Expr
+    hints: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """A part of a cotangent whose element depends on data: dX[lhs] += value over `ranges`."""
+
+    lhs: tuple[Expr, ...]
+    ranges: tuple[Range, ...]
+    where: tuple[Expr, ...]
+    value: Expr
+
+
+def place(dim: int) -> Index:
+    """The index that names an element's position in dimension `dim` of a cotangent."""
+    return Index(f"%{dim}")
+
+
+def own(name: str) -> str:
+    """A bound index of its own for every use, so that nothing is ever captured."""
+    return f"{name.split('%')[0]}%b{next(_numbers)}"
+
+
+def contribution(
+    statement: Statement, access: Access, value: Expr, shape: Sequence[Expr]
+) -> Term | Scatter:
+    """What the reads of `access` by all instances add to its tensor's cotangent.
+
+    `value` is the cotangent of `access` at one instance, `shape` the tensor's extents.
+    """
+    if any(accesses(expr) for expr in access.indices):
+        return Scatter(access.indices, statement.ranges, statement.where, value)
+    fresh: dict[Expr, Expr] = {Index(r.index): Index(own(r.index)) for r in statement.ranges}
+    ranges = {fresh[Index(r.index)]: r for r in statement.ranges}
+    hints = tuple(e.name if isinstance(e, Index) else None for e in access.indices)
+    here = Access(access.tensor, tuple(place(d) for d in range(len(shape))))
+    value = substitute(substitute(value, {access: here}), fresh)
+    equal = [
+        compare("eq", substitute(e, fresh), place(dim)) for dim, e in enumerate(access.indices)
+    ]
+    system = _System({k: r for k, r in ranges.items() if isinstance(k, Index)},
+                     [*equal, *(substitute(c, fresh) for c in statement.where)], value)  # fmt: skip
+    system.solve()
+    inside = [_between(place(dim), Const(0), extent) for dim, extent in enumerate(shape)]
+    return replace(system.term([c for pair in inside for c in pair]), hints=hints)
+
+
+class _System:
+    """The conditions on a contribution, and the indices that they determine."""
+
+    def __init__(self, bound: dict[Index, Range], where: list[Expr], value: Expr) -> None:
+        self.bound = bound
+        self.where = where
+        self.value = value
+        self.limits: list[Expr] = []
+
+    def solve(self) -> None:
+        """Substitutes indices until no equality determines one."""
+        while (found := self._determined()) is not None:
+            index, meaning = found
+            limits = self.bound.pop(index)
+            self.limits += _between(meaning, limits.lo, limits.hi)
+            values: dict[Expr, Expr] = {index: meaning}
+            self.value = substitute(self.value, values)
+            self.where = [c for c in (_put(c, values) for c in self.where) if c is not None]
+            self.limits = [c for c in (_put(c, values) for c in self.limits) if c is not None]
+
+    def _determined(self) -> tuple[Index, Expr] | None:
+        equalities = [c for c in self.where if isinstance(c, Call) and c.op == "eq"]
+        for condition in equalities:
+            for side, other in (condition.args, reversed(condition.args)):
+                alone = isinstance(side, Index) and side in self.bound
+                if alone and is_affine(other) and side not in walk(other):
+                    return side, normalize(other)
+        for condition in equalities:
+            form = linear(sub(*condition.args)) if all(map(is_affine, condition.args)) else None
+            if form is None:
+                continue
+            here = [i for i in self.bound if form.of(i) or form.inside(i.name)]
+            if len(here) == 1 and form.of(here[0]) in (1, -1) and not form.inside(here[0].name):
+                return here[0], _solved(form, here[0])
+        return None
+
+    def term(self, known: list[Expr]) -> Term:
+        """The contribution, without conditions that hold anyway where all of `known` do."""
+        ranges = tuple(Range(index.name, r.lo, r.hi) for index, r in self.bound.items())
+        for index, r in self.bound.items():
+            known = known + _between(index, r.lo, r.hi)
+        where = list(dict.fromkeys(self.where))
+        known = known + [c for c in where if is_affine(c)]
+        needed = [c for c in dict.fromkeys(self.limits) if not implied(c, known)]
+        for condition in list(needed):
+            others = [c for c in needed if c is not condition]
+            if implied(condition, known + others):
+                needed = others
+        where += [written(c) for c in needed]
+        return Term(ranges, tuple(where), normalize(self.value), ())
+
+
+def _put(condition: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
+    """The condition after substitution; None where it has become true."""
+    fresh = substitute(condition, values)
+    if isinstance(fresh, Call) and fresh.op == "eq" and all(map(is_affine, fresh.args)):
+        form = linear(sub(*fresh.args))
+        if form is not None and not form.terms and form.const == 0:
+            return None
+    return fresh
+
+
+def _solved(form: Linear, index: Index) -> Expr:
+    """What form = 0 says of an index that it has with coefficient 1 or -1."""
+    sign = form.of(index)
+    rest = Linear(
+        {a: -sign * c for a, c in form.terms.items() if a is not index}, -sign * form.const
+    )
+    return rest.expr
+
+
+def _between(value: Expr, lo: Expr, hi: Expr) -> list[Expr]:
+    return [compare("ge", value, lo), compare("lt", value, hi)]
+
+
+def written(condition: Expr) -> Expr:
+    """A comparison by `ge` or `lt` as a person writes it: an index alone on the left."""
+    assert isinstance(condition, Call)
+    op, (a, b) = condition.op, condition.args
+    form = linear(sub(a, b))
+    if form is None:
+        return condition
+    indices = [atom for atom in form.terms if indices_of(atom)]
+    if len(indices) == 1 and form.of(indices[0]) in (1, -1):
+        atom = indices[0]
+        sign = form.of(atom)
+        rest = Linear({x: -sign * c for x, c in form.terms.items() if x is not atom},
+                      -sign * form.const)  # fmt: skip
+        if sign == 1:
+            return compare(op, atom, rest.expr)
+        if op == "ge":  # rest - atom >= 0
+            return compare("lt", atom, normalize(add(rest.expr, Const(1))))
+        return compare("ge", atom, normalize(add(rest.expr, Const(1))))  # rest - atom < 0
+    left = Linear({x: c for x, c in form.terms.items() if c > 0}, max(form.const, 0))
+    right = Linear({x: -c for x, c in form.terms.items() if c < 0}, max(-form.const, 0))
+    return compare(op, left.expr, right.expr)
+
+
+def implied(condition: Expr, known: Iterable[Expr]) -> bool:
+    """Is it proved that `condition` holds wherever all of `known` do, for all sizes?"""
+    facts = [c for c in known if is_affine(c)]
+    if not is_affine(condition):
+        return False
+    if condition in facts:
+        return True
+    dims = list(dict.fromkeys(name for c in (*facts, condition) for name in indices_of(c)))
+    return counterexample(dims, facts, (condition,)) is None

@@ -1,0 +1,186 @@
+"""Reverse mode on the equations of an operator: the gradient operator, again in index form.
+
+For each statement `O[f(d)] (+)= rhs(.., X[h(d)], ..)` over a domain D, and d backwards through
+the equation list: `dX[h(d)] += drhs/dX * dO[f(d)]` over the same D, turned into a gather. What the
+derivatives read of the forward computation is computed again inside the gradient operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..algo.dtypes import DType
+from ..algo.errors import GradientError
+from ..algo.tensor_expr.build import compare, mul
+from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Range, Reduce, substitute
+from ..algo.tensor_expr.op import Checked, Equation, Op
+from .assemble import assemble
+from .cotangent import NOTHING, Cotangent, typed
+from .derivatives import Guarded, pullback
+from .gather import Scatter, contribution, own
+from .statements import Normal, Statement, companion, fresh_name, normal
+
+
+def adjoint(op: Op, wrt: tuple[str, ...] | str) -> Op:
+    """The gradient operator of `op` by its parameters `wrt`.
+
+    Its parameters are those of `op` that it needs, in their order (one that only says a size is
+    kept, unread), then `dC` for every returned tensor C, the cotangent of C. It returns `dA` for
+    every A of `wrt`, of the shape of A: zeros where no result depends on A. `by(dA)` is the result
+    of reading this with several names at once.
+
+    Conventions (DESIGN section 2): ties of max and min share evenly, `where` selects, duplicate
+    gathered elements accumulate, prod is right with zeros. Raises `GradientError` for a name that
+    is no parameter, an integer parameter, and reducers that have no derivative.
+    """
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    _check_names(op, names)
+    made: Op = op.memo(f"adjoint {names}", lambda: _Reverse(op, names).run())
+    return made
+
+
+def _check_names(op: Op, names: Sequence[str]) -> None:
+    types = {p.name: p.type.dtype for p in op.params}
+    if not names:
+        raise GradientError(f"gradient of {op.name}: name at least one of {', '.join(types)}")
+    for name in names:
+        if name not in types:
+            raise GradientError(
+                f"gradient of {op.name} by {name}: it has no such parameter; "
+                f"expected one of {', '.join(types)}"
+            )
+        refuse_integer(op, name, types[name])
+    if len(set(names)) != len(names):
+        raise GradientError(f"gradient of {op.name}: {', '.join(names)} names a parameter twice")
+
+
+def refuse_integer(op: Op, name: str, dtype: DType | None) -> None:
+    """Raises `GradientError` if `dtype` is known and not a float."""
+    if dtype is not None and not dtype.is_float:
+        raise GradientError(
+            f"gradient of {op.name} by {name}: it has elements of type {dtype}, and only floats "
+            "have gradients; ask for the other parameters"
+        )
+
+
+class _Reverse:
+    """The state of one differentiation."""
+
+    def __init__(self, op: Op, wrt: tuple[str, ...]) -> None:
+        self.op, self.wrt = op, wrt
+        self.checked: Checked = check(op)
+        self.normal: Normal = normal(self.checked)
+        self.taken = {*self.normal.shapes, *self.checked.sizes}
+        self.seeds = {name: self._name(f"d{name}") for name in op.returns}
+        self.extra: dict[str, Equation] = {}
+        self.active = self._active()
+        self.cotangents: dict[str, Cotangent] = {}
+
+    def run(self) -> Op:
+        """The gradient operator."""
+        for name in self.wrt:
+            self.cotangents[name] = self._cotangent(name)
+        last = {s.tensor: n for n, s in enumerate(self.normal.statements)}
+        order = sorted(last, key=lambda tensor: -last[tensor])
+        for tensor in (t for t in order if t in self.active):
+            if tensor in self.seeds or tensor in self.cotangents:
+                cotangent = self._cotangent(tensor)
+                for statement in self.normal.of(tensor):
+                    self._reverse(statement, cotangent.name)
+        found = [self.cotangents[t] for t in order if t in self.cotangents]
+        found = [c for c in found if c.seed is not None or c.terms or c.scatters]
+        results = [self.cotangents[name] for name in self.wrt]
+        return assemble(self.op, self.normal, self.seeds, found, results, self.extra)
+
+    def _name(self, wanted: str) -> str:
+        name = fresh_name(wanted, self.taken)
+        self.taken.add(name)
+        return name
+
+    def _cotangent(self, tensor: str) -> Cotangent:
+        found = self.cotangents.get(tensor)
+        if found is None:
+            shape = self.normal.shapes[tensor]
+            name = self._name(f"d{tensor}_total" if tensor in self.seeds else f"d{tensor}")
+            found = Cotangent(tensor, name, shape)
+            if tensor in self.seeds:
+                found.seed = Access(self.seeds[tensor], found.lhs)
+            self.cotangents[tensor] = found
+        return found
+
+    def _active(self) -> set[str]:
+        """The tensors that depend smoothly on a parameter of `wrt`."""
+        one = (Guarded((), Const(1)),)
+        smooth = [
+            (s, {access.tensor for access in pullback(s.body, one)}) for s in self.normal.statements
+        ]
+        active = set(self.wrt)
+        while True:  # a second round only for recurrences
+            more = {s.tensor for s, sources in smooth if sources & active} - active
+            if not more:
+                return active
+            active |= more
+
+    def _reverse(self, s: Statement, name: str) -> None:
+        """Adds what one statement contributes to the cotangents of what it reads."""
+        given = Access(name, s.lhs)
+        stored = Access(s.tensor, s.lhs)
+        seeds: tuple[Guarded, ...]
+        if s.reducer in (None, "sum"):
+            seeds = (Guarded((), given),)
+        elif s.reducer in ("max", "min"):
+            chosen = compare("eq", s.body, stored)
+            seeds = (Guarded(((chosen, True),), Call("div", (given, self._ties(s)))),)
+        elif s.reducer == "prod":
+            seeds = (Guarded((), mul(given, _others(s))),)
+        else:
+            raise GradientError(
+                f"gradient of {self.op.name} by {', '.join(self.wrt)}: {s.tensor} is reduced by "
+                f"{s.reducer}, which has no derivative; "
+                "write it with where, or differentiate sum, prod, max or min"
+            )
+        value = stored if s.reducer is None else None
+        for access, amount in pullback(s.body, seeds, value).items():
+            if access.tensor not in self.active:
+                continue
+            target = self._cotangent(access.tensor)
+            part = contribution(s, access, amount, target.shape)
+            if isinstance(part, Scatter):
+                target.scatters.append(part)
+            else:
+                target.terms.append(part)
+
+    def _ties(self, s: Statement) -> Access:
+        """Counts, for each maximum (or minimum), the instances that attain it."""
+        stored = Access(s.tensor, s.lhs)
+        one = Call("where", (compare("eq", s.body, stored), typed(1, stored), NOTHING))
+        name = self._name(f"{s.tensor}_ties")
+        equation, shape, access = companion(name, s, one)
+        self.extra[name] = equation
+        self.normal.shapes[name] = shape or self.normal.shapes[s.tensor]
+        return access
+
+
+def _others(s: Statement) -> Expr:
+    """The product over all other instances of the same element: right also where one is 0."""
+    fixed = {e.name for e in s.lhs if isinstance(e, Index)}
+    reduced = [r for r in s.ranges if r.index not in fixed]
+    fresh: dict[Expr, Expr] = {Index(r.index): Index(own(r.index)) for r in reduced}
+    other: Expr | None = None
+    for r in reduced:
+        differs = compare("ne", fresh[Index(r.index)], Index(r.index))
+        other = differs if other is None else Call("or", (other, differs))
+    if other is None:
+        return Const(1)
+    body = Call("where", (other, substitute(s.body, fresh), Const(1)))
+    where: Expr | None = None
+    same = [compare("eq", substitute(e, fresh), e) for e in s.lhs if not isinstance(e, Index)]
+    for c in (*same, *(substitute(c, fresh) for c in s.where)):
+        where = c if where is None else Call("and", (where, c))
+    ranges = tuple(
+        Range(index.name, r.lo, r.hi)
+        for index, r in zip(fresh.values(), reduced, strict=True)
+        if isinstance(index, Index)
+    )
+    return Reduce("prod", tuple(r.index for r in ranges), body, ranges, where)

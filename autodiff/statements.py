@@ -1,0 +1,224 @@
+"""Equations as statements without inner reductions, the form in which they are differentiated.
+
+A statement is `tensor[lhs] = reducer(body)` over a domain, where `body` has no reduction. An
+equation whose reductions stand inside its right side is split: each becomes a temporary of its
+own, over the indices that it depends on. A temporary of a recurrence (a tensor that reads itself)
+cannot be computed before the recurrence; it is defined after it, from the finished tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..algo.tensor_expr.affine import is_affine, normalize
+from ..algo.tensor_expr.binding import map_reductions
+from ..algo.tensor_expr.build import add, both, conjuncts, sub
+from ..algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    accesses,
+    children,
+    indices_of,
+    substitute,
+)  # fmt: skip
+from ..algo.tensor_expr.op import Checked, Equation
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """For all `ranges` where all of `where`: tensor[lhs] = body, or combined by `reducer`.
+
+    `equation` is the equation that computes it.
+    """
+
+    tensor: str
+    lhs: tuple[Expr, ...]
+    ranges: tuple[Range, ...]
+    where: tuple[Expr, ...]
+    body: Expr
+    reducer: str | None
+    equation: Equation
+
+
+@dataclass(slots=True)
+class Normal:
+    """An operator as statements, in an order in which a tensor's cotangent can be collected
+    backwards. `temporaries` says of each one that was introduced which tensor it is part of."""
+
+    statements: list[Statement] = field(default_factory=list)
+    temporaries: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
+
+    def of(self, tensor: str) -> list[Statement]:
+        """The statements that define a tensor."""
+        return [s for s in self.statements if s.tensor == tensor]
+
+
+def normal(checked: Checked) -> Normal:
+    """The statements of an operator; temporaries come before the statement that uses them."""
+    out = Normal(shapes=dict(checked.shapes))
+    for equation in checked.equations:
+        _split(equation, equation.tensor, out)
+    return out
+
+
+def is_recurrence(equations: Iterable[Equation]) -> bool:
+    """Does one of these equations of a tensor read the tensor?"""
+    return any(e.tensor == a.tensor for e in equations for a in reads(e))
+
+
+def reads(equation: Equation) -> Iterator[Access]:
+    """Every access that evaluating an equation makes, of its own tensor too."""
+    for root in (*equation.lhs, equation.rhs, *equation.ranges):
+        yield from accesses(root)
+    if equation.where is not None:
+        yield from accesses(equation.where)
+
+
+def _split(equation: Equation, owner: str, out: Normal) -> None:
+    """Appends the statements of one equation."""
+    ranges, where = list(equation.ranges), list(conjuncts(equation.where))
+    body, reducer = equation.rhs, equation.reducer
+    while isinstance(body, Reduce) and reducer in (None, body.reducer):
+        reducer = body.reducer
+        ranges += body.ranges
+        where += conjuncts(body.where)
+        body = body.body
+    inner = list(_outermost(body))
+    if inner:
+        domain = Statement(equation.tensor, equation.lhs, tuple(ranges), tuple(where), body,
+                           reducer, equation)  # fmt: skip
+        values = {r: _temporary(r, guard, domain, owner, out) for r, guard in inner}
+        body = map_reductions(body, values.__getitem__)
+        equation = _with_body(equation, body)
+    out.statements.append(
+        Statement(
+            equation.tensor, equation.lhs, tuple(ranges), tuple(where), body, reducer, equation
+        )
+    )
+
+
+def _with_body(equation: Equation, body: Expr) -> Equation:
+    def inside(rhs: Expr, depth: str | None) -> Expr:
+        if isinstance(rhs, Reduce) and depth in (None, rhs.reducer):
+            fresh = inside(rhs.body, rhs.reducer)
+            return Reduce(rhs.reducer, rhs.indices, fresh, rhs.ranges, rhs.where, rhs.dtype)
+        return body
+
+    rhs = inside(equation.rhs, equation.reducer)
+    return Equation(
+        equation.tensor, equation.lhs, rhs, equation.ranges, equation.where, equation.reducer
+    )
+
+
+def _outermost(body: Expr) -> Iterator[tuple[Reduce, Expr | None]]:
+    """The outermost reductions, each with the affine condition under which it is evaluated."""
+    found: dict[Reduce, Expr | None] = {}
+    stack: list[tuple[Expr, Expr | None]] = [(body, None)]
+    seen: set[tuple[Expr, Expr | None]] = set()
+    while stack:
+        item, guard = stack.pop()
+        if (item, guard) in seen:
+            continue
+        seen.add((item, guard))
+        if isinstance(item, Reduce):
+            if item not in found:
+                found[item] = guard
+            elif guard is not found[item]:
+                before = found[item]
+                found[item] = (
+                    None if guard is None or before is None else Call("or", (before, guard))
+                )
+        elif isinstance(item, Call) and item.op == "where" and is_affine(item.args[0]):
+            condition, a, b = item.args
+            stack.append((b, both(guard, Call("not", (condition,)))))
+            stack.append((a, both(guard, condition)))
+            stack.append((condition, guard))
+        else:
+            stack.extend((child, guard) for child in reversed(children(item)))
+    yield from found.items()
+
+
+def _temporary(
+    reduce: Reduce, guard: Expr | None, outer: Statement, owner: str, out: Normal
+) -> Access:
+    """Defines a temporary that holds `reduce`, and gives the access that reads it."""
+    conditions = [*outer.where, *conjuncts(guard)]
+    used = set(indices_of(reduce))
+    while True:  # a condition that ties a used index to another one needs both
+        tied = [c for c in conditions if used & set(indices_of(c))]
+        more = used | {name for c in tied for name in indices_of(c)}
+        if more == used:
+            break
+        used = more
+    name = fresh_name(f"{owner}_{reduce.reducer}", out.shapes)
+    free = [r for r in outer.ranges if r.index in used]
+    equation, access = _boxed(name, free, reduce, tied)
+    out.shapes[name] = tuple(r.hi for r in equation.ranges)
+    out.temporaries[name] = owner
+    _split(equation, owner, out)
+    return access
+
+
+def companion(
+    name: str, s: Statement, body: Expr
+) -> tuple[Equation, tuple[Expr, ...] | None, Access]:
+    """A sum of `body` over what `s` reduces: its equation, its shape, and how an instance of `s`
+    reads it. The shape is None where it is that of the tensor of `s`."""
+    e = s.equation
+    if e.reducer is not None:
+        where: Expr | None = None
+        for condition in s.where:
+            where = both(where, condition)
+        return Equation(name, e.lhs, body, s.ranges, where, "sum"), None, Access(name, s.lhs)
+    inside = tuple(r for r in s.ranges if r not in e.ranges)
+    outer = list(conjuncts(e.where))
+    where = None
+    for condition in s.where:
+        where = where if condition in outer else both(where, condition)
+    reduce = Reduce("sum", tuple(r.index for r in inside), body, inside, where)
+    equation, access = _boxed(name, e.ranges, reduce, outer)
+    return equation, tuple(r.hi for r in equation.ranges), access
+
+
+def _boxed(
+    name: str, free: Iterable[Range], reduce: Reduce, conditions: Iterable[Expr]
+) -> tuple[Equation, Access]:
+    """A tensor that holds `reduce` for each value of `free`, counted from 0, and its access.
+
+    Where `conditions` on `free` fail, it holds the empty reduction.
+    """
+    free = tuple(free)
+    shifts: dict[Expr, Expr] = {
+        Index(r.index): add(Index(r.index), r.lo) for r in free if r.lo is not Const(0)
+    }
+
+    def shifted(expr: Expr) -> Expr:
+        return normalize(substitute(expr, shifts))
+
+    where: Expr | None = None
+    for condition in (*conditions, *conjuncts(reduce.where)):
+        where = both(where, shifted(condition))
+    ranges = tuple(Range(r.index, Const(0), normalize(sub(r.hi, r.lo))) for r in free)
+    rhs = Reduce(
+        reduce.reducer, reduce.indices, shifted(reduce.body), reduce.ranges, where, reduce.dtype
+    )
+    access = Access(name, tuple(normalize(sub(Index(r.index), r.lo)) for r in free))
+    return Equation(name, tuple(Index(r.index) for r in free), rhs, ranges), access
+
+
+def fresh_name(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted`, with a number behind it if it is taken."""
+    names = set(taken)
+    if wanted not in names:
+        return wanted
+    count = 1
+    while f"{wanted}_{count}" in names:
+        count += 1
+    return f"{wanted}_{count}"
