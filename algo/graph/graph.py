@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import DType
+from ..errors import GraphError
 from ..node import node
 from ..tensor_expr.op import Op
 
@@ -28,9 +29,94 @@ class ArrayType:
 
 
 class Value:
-    """The base of graph values: an array that will exist when the program runs."""
+    """The base of graph values: an array that will exist when the program runs.
+
+    Arithmetic applies an elementwise operator; the operands have one shape, or one is a scalar.
+    Equality is identity, so that values are dictionary keys; `elementwise.compare` compares.
+    """
 
     __slots__ = ()
+    __array_ufunc__ = None  # so that `array + value` comes here, and not to a NumPy loop
+
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> ArrayType: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.type.shape)
+
+    def __add__(self, other: Any) -> Value:
+        return _elementwise("add", self, other)
+
+    def __radd__(self, other: Any) -> Value:
+        return _elementwise("add", other, self)
+
+    def __sub__(self, other: Any) -> Value:
+        return _elementwise("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return _elementwise("sub", other, self)
+
+    def __mul__(self, other: Any) -> Value:
+        return _elementwise("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return _elementwise("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Value:
+        return _elementwise("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return _elementwise("div", other, self)
+
+    def __neg__(self) -> Value:
+        return _elementwise("neg", self)
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"a traced value of type {self.type} was used as a Python condition, but it is known "
+            "only when the program runs; use where(condition, a, b) inside an operator, or decide "
+            "by a Python argument, which is static"
+        )
+
+    def __iter__(self) -> Any:
+        raise GraphError(
+            f"a traced value of type {self.type} cannot be iterated over in Python; write an "
+            "operator over its indices"
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise GraphError(
+            f"a traced value of type {self.type} has no elements yet, so NumPy cannot take it; "
+            "write an operator, or return the value from the program"
+        )
+
+    def __float__(self) -> float:
+        raise GraphError(
+            f"a traced value of type {self.type} was converted to a Python number, but it is known "
+            "only when the program runs; keep it as a value, or return it from the program"
+        )
+
+    __int__ = __index__ = __float__  # type: ignore[assignment]
+
+
+def _elementwise(operation: str, *operands: Any) -> Value:
+    from .elementwise import elementwise  # below us: it applies operators, which makes values
+
+    return elementwise(operation, *operands)
 
 
 @node
@@ -72,6 +158,8 @@ class Graph:
 
     `nodes` are in tracing order, which is a topological order. `outputs` are the flat results;
     `structure` says how to put them back into the tuples, lists and dicts of the user.
+    `notes` may hold "locations" {Apply: Loc}, "regions" {Apply: "backward"} (absent: forward) and
+    "dims" {input name: the declared size name of each dimension, or None}.
     """
 
     name: str

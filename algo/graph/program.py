@@ -1,0 +1,70 @@
+"""Programs as users hold them: a Python function that is traced at the types it is called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from .graph import Graph, Value
+from .interpret import interpret_tree
+from .trace import Arguments, arguments, trace
+from .tree import flatten
+
+
+class Program:
+    """A function from arrays to arrays (in dicts, lists, tuples) as a graph of operators.
+
+    A graph follows from the types of the arrays and from the values of all other arguments; each
+    is traced once. Called on traced values a program is a plain function, so programs nest.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", "program")
+        self.signature = inspect.signature(function)
+        self.graphs: dict[Hashable, Graph] = {}
+        self.__doc__ = function.__doc__
+        self.__name__ = self.name
+        self.__wrapped__ = function
+
+    if TYPE_CHECKING:
+        # What reaches upward is bound by the root; here stand the types only.
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def schedule(self) -> Any: ...
+        def with_schedule(self, schedule: Any) -> Any: ...
+        def plan(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    @property
+    def traced(self) -> tuple[Graph, ...]:
+        """The graphs traced so far, the last one last."""
+        return tuple(self.graphs.values())
+
+    def arguments(self, *args: Any, **kwargs: Any) -> Arguments:
+        """The arguments of a call, taken apart."""
+        return arguments(self.signature, args, kwargs)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph for these arguments, which are arrays or `ArrayType`s in their place."""
+        return self.graph_for(self.arguments(*args, **kwargs))
+
+    def graph_for(self, given: Arguments) -> Graph:
+        """The graph for arguments that are taken apart already."""
+        found = self.graphs.get(given.key)
+        if found is None:
+            found = self.graphs[given.key] = trace(self.function, given, name=self.name)
+        return found
+
+    def interpret(self, *args: Any, **kwargs: Any) -> Any:
+        """What the program means: run node by node by the operators' interpreter (NumPy)."""
+        given = self.arguments(*args, **kwargs)
+        return interpret_tree(self.graph_for(given), given.arrays)
+
+    def __repr__(self) -> str:
+        return f"<program {self.name}{self.signature}>"
+
+
+def has_values(args: Any, kwargs: Any) -> bool:
+    """Does any argument hold a traced value?"""
+    leaves, _ = flatten((args, kwargs))
+    return any(isinstance(leaf, Value) for leaf in leaves)

@@ -1,0 +1,193 @@
+"""Graph schedules as users hold them: a program and the primitives applied to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...algo.errors import GraphError
+from ...algo.graph.graph import Graph
+from ..loop.schedule import Schedule
+from ..loop.text import calls
+from .default import fuse_by_default
+from .fuse import Fuse
+from .kernel import Kernel
+from .parallel import ParallelDo
+from .place import Place, with_copies
+from .primitive import Primitive
+from .recompute import Recompute
+from .tasks import Tasks, select, tasks_of
+
+
+class GraphSchedule:
+    """An immutable graph schedule; every method returns a new one.
+
+    `program` is a `Graph`, for which a primitive is checked when it is added, or a program whose
+    graph follows from the arguments of a call, for which all are checked at the first call with
+    new types. Nodes are selected by id ("dense[0]"), by the id of the kernel they are in, or by
+    the name of their operator where that is unique. Raises `GraphError`.
+    """
+
+    __slots__ = ("_memo", "primitives", "program")
+    program: Any
+    primitives: tuple[Primitive, ...]
+    _memo: dict[str, Any]  # what the layers above derive from it
+
+    def __init__(self, program: Any, primitives: tuple[Primitive, ...] = ()) -> None:
+        object.__setattr__(self, "program", program)
+        object.__setattr__(self, "primitives", tuple(primitives))
+        object.__setattr__(self, "_memo", {})
+        graphs = [program] if isinstance(program, Graph) else getattr(program, "traced", ())
+        for graph in graphs:
+            self.tasks(graph)
+
+    if TYPE_CHECKING:
+        # What reaches upward is bound by the root; here stand the types only.
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def plan(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a GraphSchedule is immutable; its methods return new ones")
+
+    def then(self, primitive: Primitive) -> GraphSchedule:
+        """The schedule with one more primitive."""
+        return GraphSchedule(self.program, (*self.primitives, primitive))
+
+    def tasks(self, graph: Graph, last: int = 9) -> Tasks:
+        """The tasks of a graph under this schedule, every primitive checked; `last` is the phase
+        to stop after."""
+        tasks = tasks_of(graph)
+        fusions = [p for p in self.primitives if isinstance(p, Fuse)]
+        for phase in range(last + 1):
+            for primitive in self.primitives:
+                if primitive.phase == phase:
+                    tasks = primitive.step(tasks)
+            if phase == Fuse.phase and all(fusion.selectors for fusion in fusions):
+                named = [s for fusion in fusions for s in fusion.selectors]
+                apart = {select(tasks, selector, "fuse").id for selector in named}
+                tasks = fuse_by_default(tasks, apart)
+        return with_copies(tasks)
+
+    def kernels(self, graph: Graph) -> dict[str, Schedule]:
+        """The kernels of a graph under this schedule by id, each with its own loop schedule, or
+        with an empty one where it runs by the default."""
+        return {
+            task.id: Schedule.parse(task.op, task.schedule or "")
+            for task in self.tasks(graph).tasks
+            if task.op is not None
+        }
+
+    # The primitives. What each does stands at its class.
+
+    def fuse(self, *selectors: str) -> GraphSchedule:
+        """Nodes as one kernel; one node: apart; none: no default fusion. See `Fuse`."""
+        return self.then(Fuse(selectors))
+
+    def place(self, selector: str, device: str) -> GraphSchedule:
+        """A node on a device, "cpu" or "cpu:n". See `Place`."""
+        return self.then(Place(selector, device))
+
+    def parallel_do(self, *sizes: str, devices: int, **axes: int) -> GraphSchedule:
+        """The program on replicas that share out arguments. See `ParallelDo`."""
+        return self.then(ParallelDo(tuple(axes.items()), sizes, devices))
+
+    def recompute(self, selector: str) -> GraphSchedule:
+        """A node computed again for the backward pass, not kept. See `Recompute`."""
+        return self.then(Recompute(selector))
+
+    def kernel(
+        self, selector: str, schedule: str | Schedule | Callable[[Schedule], Schedule]
+    ) -> GraphSchedule:
+        """A loop schedule for a kernel: text, a schedule, or a function of the kernel's plain
+        schedule (for a function, the types must be known: see `kernels`). See `Kernel`."""
+        if isinstance(schedule, Schedule):
+            return self.then(Kernel(selector, schedule.text))
+        if isinstance(schedule, str):
+            return self.then(Kernel(selector, schedule))
+        graph = self._graph(f"kernel({selector})")
+        task = select(self.tasks(graph), selector, f"kernel({selector})")
+        assert task.op is not None
+        return self.then(Kernel(selector, schedule(Schedule(task.op)).text))
+
+    def _graph(self, who: str) -> Graph:
+        graphs = [self.program] if isinstance(self.program, Graph) else self.program.traced
+        if not graphs:
+            raise GraphError(
+                f"{who}: the types of {self.program.name} are not known yet; call it once, or give "
+                "the text of a loop schedule"
+            )
+        found: Graph = graphs[-1]
+        return found
+
+    # Text, files, comparison.
+
+    @property
+    def text(self) -> str:
+        """The calls that made it, one a line."""
+        return "\n".join(f".{primitive.text}" for primitive in self.primitives)
+
+    def replay(self, text: str) -> GraphSchedule:
+        """This schedule with the calls of `text` (or of the text of a schedule file) after it."""
+        from .file import is_file, parse
+
+        chain = parse(text, self.program.name) if is_file(text) else text
+        schedule = self
+        for name, args, keywords in calls(chain):
+            schedule = schedule.call(name, *args, **keywords)
+        return schedule
+
+    @staticmethod
+    def parse(program: Any, text: str) -> GraphSchedule:
+        """The schedule that `text` makes."""
+        return GraphSchedule(program).replay(text)
+
+    def call(self, name: str, *args: Any, **keywords: Any) -> GraphSchedule:
+        """One more primitive by its name, as replaying does."""
+        if name not in PRIMITIVES:
+            known = ", ".join(sorted(PRIMITIVES))
+            raise GraphError(f"there is no graph primitive {name}; this version has {known}")
+        try:
+            made: GraphSchedule = getattr(self, name)(*args, **keywords)
+        except TypeError as error:
+            said = str(error).replace("GraphSchedule.", "")
+            raise GraphError(f"{name}: {said}") from None
+        return made
+
+    def save(self, path: str | Path, figures: Mapping[str, str] | None = None) -> None:
+        """Writes a schedule file; `figures` (such as milliseconds) stand in its header."""
+        from .file import write
+
+        write(self, Path(path), figures or {})
+
+    @staticmethod
+    def load(program: Any, path: str | Path) -> GraphSchedule:
+        """The schedule in a file; `FileFormatError` where the file does not fit."""
+        from .file import read
+
+        return read(program, Path(path))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GraphSchedule):
+            return NotImplemented
+        return self.program is other.program and self.primitives == other.primitives
+
+    def __hash__(self) -> int:
+        return hash((id(self.program), self.primitives))
+
+    def __str__(self) -> str:
+        return f"{self.program.name}.schedule()" + "".join(
+            f"\n    .{primitive.text}" for primitive in self.primitives
+        )
+
+    def __repr__(self) -> str:
+        return f"<schedule of {self.program.name}: {self.text or 'the default'}>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+PRIMITIVES = {p.called: p for p in (ParallelDo, Recompute, Place, Fuse, Kernel)}
+"""Every primitive by the name of its method; names that are not here are refused."""
