@@ -98,17 +98,19 @@ def _param(nest: Nest, buffer: Buffer, strides: tuple[int, ...] | None) -> Windo
 def _window(nest: Nest, buffer: Buffer) -> Window:
     around = _around(nest, buffer)
     shape = _shape(nest, buffer) if buffer.tensor in nest.kernel.tensors else None
-    origins, extents = [], []
+    origins: list[Expr] = []
+    extents: list[int] = []
     for dim in range(buffer.rank):
         touched = _touched(nest, buffer, dim, around)
         if touched is None:
             if shape is None:
                 raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
-            origin, extent = Const(0), shape[dim]
+            origins.append(Const(0))
+            extents.append(shape[dim])
         else:
             origin, extent = _hull(touched, list(around))
-        origins.append(origin)
-        extents.append(extent)
+            origins.append(origin)
+            extents.append(extent)
     stored_shape = tuple(extents)
     if buffer.layout is not None:
         known: Ranges = {f"d{n}": (0, max(extent - 1, 0)) for n, extent in enumerate(extents)}

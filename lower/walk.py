@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..algo import isl
 from ..algo.isl import raw
@@ -19,6 +20,7 @@ from . import ir
 from .storage import Window
 
 Names = Mapping[str, Expr]
+_NODE: Any = raw.ast_node_type  # islpy's annotations say int where isl's enumerations are
 
 
 def walk(node: raw.AstNode, nest: Nest, windows: Mapping[str, Window]) -> ir.Stmt:
@@ -47,21 +49,21 @@ class _Walker:
 
     def walk(self, node: raw.AstNode, names: Names, mark: str | None) -> ir.Stmt:
         """`mark` was just passed: the next `for` is its loop, and if none comes it ran once."""
-        kind = node.get_type().name
-        if kind == "block" and (mark is None or _bare_for(node)):
+        kind: Any = node.get_type()
+        if kind == _NODE.block and (mark is None or _bare_for(node)):
             return ir.block(*(self.walk(child, names, mark) for child in _children(node)))
-        if kind == "if_" and (mark is None or _bare_for(node)):
+        if kind == _NODE.if_ and (mark is None or _bare_for(node)):
             other = node.if_get_else_node() if node.if_has_else_node() else None
             return ir.If(
                 _scalar(node.if_get_cond(), names),
                 self.walk(node.if_get_then_node(), names, mark),
                 None if other is None else self.walk(other, names, mark),
             )
-        if kind == "for_":
+        if kind == _NODE.for_:
             return self.loop(node, names, mark)
         if mark is not None:
             return self.within(mark, self.walk(node, names, None))
-        if kind == "mark":
+        if kind == _NODE.mark:
             return self.walk(node.mark_get_node(), names, node.mark_get_id().get_name())
         user = node.user_get_expr()
         args = [user.get_op_arg(n) for n in range(user.get_op_n_arg())]
@@ -74,7 +76,9 @@ class _Walker:
         inner = {**names, node.for_get_iterator().get_id().get_name(): Index(mark)}
         cond = node.for_get_cond()
         stop = _scalar(cond.get_op_arg(1), inner)
-        if cond.get_op_type().name == "le":  # isl ends in `<` where it finds that shorter
+        if (
+            cond.get_op_type() == raw.ast_expr_op_type.le
+        ):  # isl ends in `<` where it finds that shorter
             stop = _one_more(stop)
         step = _scalar(node.for_get_inc(), inner)
         assert isinstance(step, Const)
@@ -120,13 +124,11 @@ def _children(block: raw.AstNode) -> list[raw.AstNode]:
 
 def _bare_for(node: raw.AstNode) -> bool:
     """Is there a `for` without a mark of its own? It belongs to the mark above."""
-    match node.get_type().name:
-        case "for_":
-            return True
-        case "if_":
-            inside = [node.if_get_then_node()]
-            inside += [node.if_get_else_node()] if node.if_has_else_node() else []
-            return any(map(_bare_for, inside))
-        case "block":
-            return any(map(_bare_for, _children(node)))
-    return False
+    kind: Any = node.get_type()
+    if kind == _NODE.if_:
+        inside = [node.if_get_then_node()]
+        inside += [node.if_get_else_node()] if node.if_has_else_node() else []
+        return any(map(_bare_for, inside))
+    if kind == _NODE.block:
+        return any(map(_bare_for, _children(node)))
+    return bool(kind == _NODE.for_)

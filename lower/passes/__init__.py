@@ -73,7 +73,8 @@ def run(
         function = step.apply(function, machine)
         took = 1e3 * (time.perf_counter() - start)
         debug.say(3, f"{function.name}: pass {number} {step.name} took {took:.1f} ms")
-        debug.say(4, f"after {step.name}:\n{print_function(function)}")
+        if debug.level() >= 4:
+            debug.say(4, f"after {step.name}:\n{print_function(function)}")
         if check:
             verify(function, final=number == len(PASSES))
         if observe is not None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
 from ...algo.tensor_expr.build import sub
-from ...algo.tensor_expr.expr import Call, Const, Expr, Index, transform
+from ...algo.tensor_expr.expr import Call, Const, Expr, Index, indices_of, transform
 from ..ir import (
     AXES,
     Alloc,
@@ -25,9 +25,8 @@ from ..ir import (
     If,
     Let,
     Stmt,
-    Store,
-    Update,
     block,
+    rebuild,
     substitute,
 )
 from ..ranges import values_of
@@ -38,62 +37,67 @@ NOTHING = Block(())
 
 def simplify(function: Function) -> Function:
     """The function with its indices, bounds and conditions simplified."""
-    return Function(function.name, function.params, _stmt(function.body, {}))
+    return Function(function.name, function.params, _Simplifying().stmt(function.body, {}))
 
 
-def _stmt(stmt: Stmt, known: Known) -> Stmt:
-    match stmt:
-        case Block(stmts):
-            return block(*(_stmt(inner, known) for inner in stmts))
-        case For():
-            return _for(stmt, known)
-        case If(cond, then, orelse):
-            return _if(_expr(cond, known), then, orelse, known)
-        case Let(var, value, body):
-            value = _expr(value, known)
-            if isinstance(value, (Const, Index)):
-                return _stmt(substitute(body, {Index(var): value}), known)
-            inner = _stmt(body, {**known, var: bounds(value, known)})
-            return inner if inner is NOTHING else Let(var, value, inner)
-        case Alloc(buffer, body):
-            inner = _stmt(body, known)
-            return inner if inner is NOTHING else Alloc(buffer, inner)
-        case Store(buffer, index, value):
-            return Store(buffer, tuple(_expr(e, known) for e in index), _expr(value, known))
-        case Update(buffer, index, reducer, value):
-            cell = tuple(_expr(e, known) for e in index)
-            return Update(buffer, cell, reducer, _expr(value, known))
-    return stmt
+class _Simplifying:
+    """One run; copies of an unrolled body share most of their expressions."""
 
+    def __init__(self) -> None:
+        self.done: dict[tuple[Expr, tuple[Interval | None, ...]], Expr] = {}
 
-def _for(loop: For, known: Known) -> Stmt:
-    lo, hi = _expr(loop.lo, known), _expr(loop.hi, known)
-    least, most = bounds(sub(hi, lo), known)
-    if most is not None and most <= 0:
-        return NOTHING
-    once = least is not None and least >= 1 and most is not None and most <= loop.step
-    if once and loop.kind not in AXES:
-        return _stmt(substitute(loop.body, {Index(loop.var): lo}), known)
-    loop = For(loop.var, lo, hi, loop.body, loop.kind, loop.step, loop.lanes)
-    body = _stmt(loop.body, {**known, loop.var: values_of(loop, known)})
-    if body is NOTHING:
-        return NOTHING
-    return For(loop.var, lo, hi, body, loop.kind, loop.step, loop.lanes)
+    def stmt(self, stmt: Stmt, known: Known) -> Stmt:
+        match stmt:
+            case Block(stmts):
+                return block(*(self.stmt(inner, known) for inner in stmts))
+            case For():
+                return self.loop(stmt, known)
+            case If(cond, then, orelse):
+                return self.choice(self.expr(cond, known), then, orelse, known)
+            case Let(var, value, body):
+                value = self.expr(value, known)
+                if isinstance(value, (Const, Index)):
+                    return self.stmt(substitute(body, {Index(var): value}), known)
+                inner = self.stmt(body, {**known, var: bounds(value, known)})
+                return inner if inner is NOTHING else Let(var, value, inner)
+            case Alloc(buffer, body):
+                inner = self.stmt(body, known)
+                return inner if inner is NOTHING else Alloc(buffer, inner)
+        return rebuild(stmt, lambda inner: inner, lambda expr: self.expr(expr, known))
 
+    def loop(self, loop: For, known: Known) -> Stmt:
+        lo, hi = self.expr(loop.lo, known), self.expr(loop.hi, known)
+        least, most = bounds(sub(hi, lo), known)
+        if most is not None and most <= 0:
+            return NOTHING
+        once = least is not None and least >= 1 and most is not None and most <= loop.step
+        if once and loop.kind not in AXES:
+            return self.stmt(substitute(loop.body, {Index(loop.var): lo}), known)
+        loop = For(loop.var, lo, hi, loop.body, loop.kind, loop.step, loop.lanes)
+        body = self.stmt(loop.body, {**known, loop.var: values_of(loop, known)})
+        if body is NOTHING:
+            return NOTHING
+        return For(loop.var, lo, hi, body, loop.kind, loop.step, loop.lanes)
 
-def _if(cond: Expr, then: Stmt, orelse: Stmt | None, known: Known) -> Stmt:
-    if isinstance(cond, Const):
-        chosen = then if cond.value else orelse
-        return NOTHING if chosen is None else _stmt(chosen, known)
-    then = _stmt(then, known)
-    orelse = None if orelse is None else _stmt(orelse, known)
-    if orelse is NOTHING:
-        orelse = None
-    return NOTHING if then is NOTHING and orelse is None else If(cond, then, orelse)
+    def choice(self, cond: Expr, then: Stmt, orelse: Stmt | None, known: Known) -> Stmt:
+        if isinstance(cond, Const):
+            chosen = then if cond.value else orelse
+            return NOTHING if chosen is None else self.stmt(chosen, known)
+        then = self.stmt(then, known)
+        orelse = None if orelse is None else self.stmt(orelse, known)
+        if orelse is NOTHING:
+            orelse = None
+        return NOTHING if then is NOTHING and orelse is None else If(cond, then, orelse)
 
-
-def _expr(expr: Expr, known: Known) -> Expr:
-    return transform(normalize(expr, known), _decided)
+    def expr(self, expr: Expr, known: Known) -> Expr:
+        if isinstance(expr, (Const, Index)):
+            return expr
+        names = indices_of(expr)
+        key = expr, tuple(known.get(name) for name in names)
+        if key not in self.done:
+            ranges = {name: known[name] for name in names if name in known}
+            self.done[key] = transform(normalize(expr, ranges), _decided)
+        return self.done[key]
 
 
 def _decided(item: Expr) -> Expr:
