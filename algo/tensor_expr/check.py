@@ -1,0 +1,279 @@
+"""From an `Op` to a `Checked`: every range explicit, every access proved in bounds, for all sizes.
+
+In this order: indices get unique names and sizes their symbols (`extents.py`); equation by
+equation, ranges are inferred (`ranges.py`) and accesses proved; when the last equation of a tensor
+is done, its shape follows and it is proved to be written exactly once (`coverage.py`), in an order
+in which it may read itself (`order.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import OpError
+from ..isl import Answer
+from . import affine
+from .affine import is_affine, to_isl
+from .build import compare, const
+from .coverage import at_sizes, check_writes, shape
+from .domains import counterexample, within
+from .expr import Access, Expr, Index, Range, Reduce, Size, indices_of, sizes_of, substitute, walk
+from .extents import Extents
+from .op import Checked, Equation, Op
+from .order import ordered
+from .printer import print_equation, print_expr
+from .ranges import infer
+from .uses import (
+    Use,
+    free_indices,
+    map_exprs,
+    uses,
+    with_ranges,
+    with_unique_binders,
+)
+
+
+def check(op: Op) -> Checked:
+    """The checked op, or an `OpError` that names the index, the extents and the equation."""
+    found: Checked = op.memo("checked", lambda: _Checker(op).run())
+    return found
+
+
+def failure(op: Op, number: int, message: str) -> OpError:
+    """The error for an equation, which it prints with its place."""
+    where = f" ({op.locations[number]})" if number < len(op.locations) else ""
+    return OpError(f"{message}\n    in {print_equation(op.equations[number])}{where}")
+
+
+class _Checker:
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        _check_names(op)
+        unique = [with_unique_binders(eq) for eq in op.equations]
+        self.equations = [eq for eq, _ in unique]
+        self.uses: list[list[Use]] = [uses(eq) for eq in self.equations]
+        self.extents = Extents(op, self.uses, [origins for _, origins in unique])
+        self.ranges: dict[int, dict[str, Range]] = {}
+        self.done: dict[int, Equation] = {}
+
+    def fail(self, number: int, message: str) -> OpError:
+        return failure(self.op, number, message)
+
+    def run(self) -> Checked:
+        for n, eq in enumerate(self.equations):
+            try:
+                self.extents.check_known(_parts(eq))
+            except OpError as err:
+                raise self.fail(n, str(err)) from None
+        last = {eq.tensor: n for n, eq in enumerate(self.equations)}
+        for n, eq in enumerate(self.equations):
+            self._unify(n)
+            self._infer(n)
+            if last[eq.tensor] == n:
+                self._finish(eq.tensor)
+        return self._result()
+
+    def _resolve(self, n: int) -> None:
+        self.equations[n] = map_exprs(self.equations[n], self.extents.resolve)
+        self.uses[n] = uses(self.equations[n])
+
+    def _unify(self, n: int) -> None:
+        first: dict[str, Use] = {}
+        for use in self.uses[n]:
+            index = use.expr
+            extent = self.extents.extent(use.tensor, use.dim)
+            if use.guarded or not isinstance(index, Index) or extent is None:
+                continue
+            before = first.setdefault(index.name, use)
+            known = self.extents.extent(before.tensor, before.dim)
+            assert known is not None
+            if not self.extents.unify(known, extent) and _both_known(known, extent):
+                raise self.fail(
+                    n,
+                    f"index {index.name}: {print_expr(known)} from {before.tensor} dim "
+                    f"{before.dim}, {print_expr(extent)} from {use.tensor} dim {use.dim}",
+                )
+        self._resolve(n)
+
+    def _infer(self, n: int) -> None:
+        eq = self.equations[n]
+        outer = free_indices(eq)
+        given = {r.index: affine.normalize(r) for r in eq.ranges}
+        bound: list[str] = []
+        for item in walk(eq.rhs):
+            if isinstance(item, Reduce):
+                bound += [i for i in item.indices if i not in bound]
+                given |= {r.index: affine.normalize(r) for r in item.ranges}
+        if eq.reducer is None:
+            self._check_free(n, eq, outer)
+        self._check_affine(n)
+        ranges = infer(
+            [*outer, *bound],
+            outer,
+            given,  # type: ignore[arg-type]
+            self.uses[n],
+            self.extents.extent,
+            lambda message: self.fail(n, message),
+        )
+        self.ranges[n] = ranges
+        self.equations[n] = with_ranges(eq, outer, ranges)
+
+    def _check_free(self, n: int, eq: Equation, outer: Sequence[str]) -> None:
+        left = {i for e in eq.lhs for i in indices_of(e)}
+        for index in outer:
+            if index not in left:
+                raise self.fail(
+                    n,
+                    f"index {index} is not on the left and no reduction binds it; "
+                    f"put it on the left, or reduce over it: sum(...)",
+                )
+
+    def _check_affine(self, n: int) -> None:
+        for use in self.uses[n]:
+            if not is_affine(use.expr):
+                try:
+                    to_isl(use.expr)
+                except OpError as err:
+                    raise self.fail(n, f"{err}; it is an index into {use.tensor}") from None
+
+    def _finish(self, tensor: str) -> None:
+        mine = {n: eq for n, eq in enumerate(self.equations) if eq.tensor == tensor}
+        accumulates = any(eq.reducer is not None for eq in mine.values())
+        if accumulates and len(mine) > 1:
+            raise self.fail(
+                max(mine), f"{tensor} is accumulated, so a single equation may define it"
+            )
+        if tensor not in self.op.shapes:
+            self._check_start(mine)
+            self.extents.define(tensor, shape(tensor, mine, self.fail))
+        extents = [self._extent(tensor, d) for d in range(self.extents.ranks[tensor])]
+        for n in mine:
+            self._prove_bounds(n)
+        if accumulates:
+            (n,) = mine
+            if any(u.tensor == tensor and not u.write for u in self.uses[n]):
+                raise self.fail(n, f"{tensor} is accumulated, so its equation may not read it")
+            self.done |= mine
+            return
+        check_writes(tensor, mine, extents, self.fail)
+        mine_uses = {n: self.uses[n] for n in mine}
+        self.done |= ordered(mine, mine_uses, self.ranges, self.fail)
+
+    def _extent(self, tensor: str, dim: int) -> Expr:
+        found = self.extents.extent(tensor, dim)
+        assert found is not None
+        return found
+
+    def _check_start(self, mine: Mapping[int, Equation]) -> None:
+        """An output index starts at 0; of several equations, coverage tells."""
+        if len(mine) > 1:
+            return
+        ((n, eq),) = mine.items()
+        for index in eq.lhs:
+            if isinstance(index, Index) and eq.reducer is None:
+                lo = self.ranges[n][index.name].lo
+                if lo is not const(0):
+                    raise self.fail(
+                        n,
+                        f"output index {index.name} starts at {print_expr(lo)}, not at 0; shift "
+                        f"it, or define the elements before by another equation",
+                    )
+
+    def _prove_bounds(self, n: int) -> None:
+        groups: dict[tuple[tuple[str, ...], tuple[Expr, ...]], list[Use]] = {}
+        for use in self.uses[n]:
+            if not self._is_trivial(n, use):
+                groups.setdefault((use.scope, use.guards), []).append(use)
+        for (scope, guards), group in groups.items():
+            dims = [r.index for r in self.equations[n].ranges] + list(scope)
+            given = [*within(self.ranges[n][d] for d in dims), *guards]
+            claims = [c for use in group for c in self._claims(use)]
+            if counterexample(dims, given, claims) is None:
+                continue
+            for use in group:  # one of them fails: which?
+                self._blame(n, use, dims, given)
+
+    def _is_trivial(self, n: int, use: Use) -> bool:
+        if not isinstance(use.expr, Index):
+            return False
+        r = self.ranges[n][use.expr.name]
+        return r.lo is const(0) and r.hi is self._extent(use.tensor, use.dim)
+
+    def _claims(self, use: Use) -> list[Expr]:
+        end = self._extent(use.tensor, use.dim)
+        return [compare("le", const(0), use.expr), compare("lt", use.expr, end)]
+
+    def _blame(self, n: int, use: Use, dims: Sequence[str], given: Sequence[Expr]) -> None:
+        point = counterexample(dims, given, self._claims(use))
+        if point is None:
+            return
+        verb = "writes" if use.write else "reads"
+        access, index = print_expr(use.access), print_expr(use.expr)
+        end = self._extent(use.tensor, use.dim)
+        if point is Answer.UNKNOWN or not isinstance(point, dict):
+            raise self.fail(
+                n,
+                f"could not prove that {access} stays inside {use.tensor}: that "
+                f"0 <= {index} < {print_expr(end)}",
+            )
+        values: dict[Expr, Expr] = {
+            (Index(d) if d in dims else Size(d)): const(v) for d, v in point.items()
+        }
+        at = ", ".join(f"{d}={point[d]}" for d in dims if d in point)
+        got = print_expr(affine.normalize(substitute(use.expr, values)))
+        size = print_expr(affine.normalize(substitute(end, values)))
+        raise self.fail(
+            n,
+            f"{access} {verb} outside {use.tensor}{f' at {at}' if at else ''}"
+            f"{at_sizes(point, dims)}: {index} is {got}, and dim {use.dim} of {use.tensor} has "
+            f"extent {print_expr(end)}{'' if size == print_expr(end) else f' = {size}'}",
+        )
+
+    def _result(self) -> Checked:
+        resolve = self.extents.resolve
+        rules = self.extents.rules(self.op)
+        equations = tuple(
+            map_exprs(self.done[n], lambda e: _tidy(resolve(e))) for n in range(len(self.done))
+        )
+        shapes: dict[str, tuple[Expr, ...]] = {}
+        for tensor, rank in self.extents.ranks.items():
+            shapes[tensor] = tuple(affine.normalize(self._extent(tensor, d)) for d in range(rank))
+        sizes = tuple(dict.fromkeys(r.extent.name for r in rules if isinstance(r.extent, Size)))
+        return Checked(self.op, equations, shapes, sizes, rules)
+
+
+def _tidy(expr: Expr) -> Expr:
+    """Ranges in canonical form; all else as it was written."""
+    return affine.normalize(expr) if isinstance(expr, Range) else expr
+
+
+def _parts(eq: Equation) -> tuple[Expr, ...]:
+    return (*eq.lhs, eq.rhs, *eq.ranges, *(() if eq.where is None else (eq.where,)))
+
+
+def _both_known(a: Expr, b: Expr) -> bool:
+    return not sizes_of([a, b])
+
+
+def _check_names(op: Op) -> None:
+    params = [p.name for p in op.params]
+    for name in params:
+        if params.count(name) > 1:
+            raise OpError(f"{op.name} has two inputs called {name}")
+    last = {eq.tensor: n for n, eq in enumerate(op.equations)}
+    for name in op.returns:
+        if name not in last:
+            raise OpError(f"{op.name} returns {name}, which no equation defines")
+    for n, eq in enumerate(op.equations):
+        if eq.tensor in params:
+            raise failure(op, n, f"{eq.tensor} is an input, so no equation may define it")
+        for access in (a for part in _parts(eq) for a in walk(part) if isinstance(a, Access)):
+            tensor = access.tensor
+            if tensor in params or tensor == eq.tensor:
+                continue
+            if tensor not in last:
+                raise failure(op, n, f"{tensor} is neither an input nor defined")
+            if last[tensor] >= n:
+                raise failure(
+                    op, n, f"{tensor} is read here before its last equation; define it first"
+                )

@@ -1,0 +1,233 @@
+"""Extents as formulas over size symbols: their names, and which of them are the same.
+
+Each dimension of an input has an extent: an annotated name or number, or a symbol of its own.
+Dimensions over which one bare index runs share their extent. Extents of other tensors are formulas
+that range inference finds; where a bare index runs over such a tensor and an input, the input's
+symbol becomes that formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..errors import OpError
+from . import affine
+from .expr import (
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    Size,
+    accesses,
+    indices_of,
+    sizes_of,
+    substitute,
+    walk,
+)
+from .op import Equation, Op, SizeRule
+from .printer import print_expr
+from .uses import Use
+
+Dim = tuple[str, int]
+
+
+class Extents:
+    """The extents known so far. `resolve` brings any expression up to date."""
+
+    def __init__(self, op: Op, uses: Sequence[Sequence[Use]], origins: Sequence[Mapping[str, str]]):
+        self.ranks = _ranks(op)
+        self._values: dict[Expr, Expr] = {}
+        self._given = {
+            d for p in op.params for d in p.type.dims or () if isinstance(d, str)
+        }  # symbols that the user named
+        self.dims: dict[Dim, Expr] = {}
+        self.index_of: dict[Dim, str] = {}
+        self._declare(op, _classes(op, uses, self.ranks), uses, origins)
+        for shape in op.shapes.values():
+            self.check_known(shape)
+        for tensor, shape in op.shapes.items():
+            self.define(tensor, shape)
+
+    def resolve(self, expr: Expr) -> Expr:
+        """The expression with every symbol that turned out to be another extent replaced."""
+        return substitute(expr, self._values)
+
+    def extent(self, tensor: str, dim: int) -> Expr | None:
+        """The extent of a dimension, None while it is not known."""
+        found = self.dims.get((tensor, dim))
+        return None if found is None else self.resolve(found)
+
+    def check_known(self, exprs: Iterable[Expr]) -> None:
+        """Every size in the expressions must be the extent of an input dimension."""
+        known = {s for e in self.dims.values() for s in sizes_of([self.resolve(e)])}
+        for name in sizes_of(map(self.resolve, exprs)):
+            if name not in known:
+                raise OpError(f"size {name} is the extent of no input dimension")
+
+    def define(self, tensor: str, shape: Iterable[Expr]) -> None:
+        """Records the extents of a tensor that is not an input."""
+        for dim, extent in enumerate(shape):
+            self.dims[tensor, dim] = affine.normalize(self.resolve(extent))
+
+    def unify(self, a: Expr, b: Expr) -> bool:
+        """Makes two extents the same if a symbol can become the other; else they intersect."""
+        a, b = self.resolve(a), self.resolve(b)
+        if a is b:
+            return True
+        for old, new in ((b, a), (a, b)):
+            if not isinstance(old, Size) or old.name in sizes_of([new]):
+                continue
+            if isinstance(new, Size) and old.name in self._given and new.name not in self._given:
+                continue  # keep the name that the user gave
+            step: dict[Expr, Expr] = {old: new}
+            self._values = {k: substitute(v, step) for k, v in self._values.items()} | step
+            return True
+        return False
+
+    def rules(self, op: Op) -> tuple[SizeRule, ...]:
+        """What the shapes of the inputs must satisfy."""
+        return tuple(
+            SizeRule(
+                p.name,
+                d,
+                affine.normalize(self.resolve(self.dims[p.name, d])),
+                self.index_of.get((p.name, d)),
+            )
+            for p in op.params
+            for d in range(self.ranks.get(p.name, 0))
+        )
+
+    def _declare(
+        self,
+        op: Op,
+        classes: dict[Dim, Dim],
+        uses: Sequence[Sequence[Use]],
+        origins: Sequence[Mapping[str, str]],
+    ) -> None:
+        symbol: dict[Dim, Expr] = {}
+        aliases: dict[Expr, Dim] = {}
+        for param in op.params:
+            for d, said in enumerate(param.type.dims or ()):
+                root = classes[param.name, d]
+                value: Expr = Const(said) if isinstance(said, int) else Size(said)
+                if isinstance(value, Size):
+                    aliases[value] = root
+                known = symbol.setdefault(root, value)
+                if isinstance(value, Const) and isinstance(known, Size):
+                    symbol[root] = value
+                elif isinstance(value, Const) and value is not known:
+                    raise OpError(
+                        f"dim {d} of {param.name} is annotated {said}, but it is also "
+                        f"{print_expr(known)} because one index runs over both"
+                    )
+        taken = {e.name for e in symbol.values() if isinstance(e, Size)} | self._given
+        taken |= {p.name for p in op.params} | {eq.tensor for eq in op.equations}
+        indices = {i for here in uses for u in here for i in indices_of(u.expr)}
+        for name in sorted(indices & self._given):
+            raise OpError(f"{name} is both an index and a size; rename one")
+        taken |= indices
+        for here, original in zip(uses, origins, strict=True):
+            for use in here:
+                at = (use.tensor, use.dim)
+                if at not in classes or not isinstance(use.expr, Index):
+                    continue
+                name = original.get(use.expr.name, use.expr.name)
+                self.index_of.setdefault(at, name)
+                if classes[at] not in symbol and name.upper() not in taken:
+                    symbol[classes[at]] = Size(name.upper())
+                    taken.add(name.upper())
+        for param in op.params:
+            for d in range(self.ranks.get(param.name, 0)):
+                root = classes[param.name, d]
+                implied = Size(f"{param.name}_{d}")
+                self.dims[param.name, d] = symbol.setdefault(root, implied)
+                if implied.name not in self._given:
+                    aliases[implied] = root
+        self._values = {a: symbol[r] for a, r in aliases.items() if symbol[r] is not a}
+
+
+def _ranks(op: Op) -> dict[str, int]:
+    """The rank of every tensor whose rank is known; uses that disagree are errors."""
+    ranks = {p.name: len(p.type.dims) for p in op.params if p.type.dims is not None}
+    for tensor, shape in op.shapes.items():
+        ranks[tensor] = len(shape)
+    for eq in op.equations:
+        _agree(ranks, eq.tensor, len(eq.lhs), eq, f"{eq.tensor}[{_list(eq.lhs)}]")
+    for eq in op.equations:
+        parts = (*eq.lhs, eq.rhs, *eq.ranges, *(() if eq.where is None else (eq.where,)))
+        for access in dict.fromkeys(a for part in parts for a in accesses(part)):
+            _agree(ranks, access.tensor, len(access.indices), eq, print_expr(access))
+    return ranks
+
+
+def _agree(ranks: dict[str, int], tensor: str, rank: int, eq: Equation, text: str) -> None:
+    known = ranks.setdefault(tensor, rank)
+    if known != rank:
+        raise OpError(
+            f"{text} has {rank} {'index' if rank == 1 else 'indices'}, "
+            f"but {tensor} has {known} {'dimension' if known == 1 else 'dimensions'}"
+        )
+
+
+def _list(exprs: Iterable[Expr]) -> str:
+    return ",".join(print_expr(e) for e in exprs)
+
+
+def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) -> dict[Dim, Dim]:
+    """For every dimension of an input, a representative of those that share its extent.
+
+    A tensor of several equations, or one that reads itself, ties the equations together: its
+    dimension counts too where whole indices run over it everywhere.
+    """
+    parent = {(p.name, d): (p.name, d) for p in op.params for d in range(ranks.get(p.name, 0))}
+    parent |= {at: at for at in _spanned(op, uses, ranks)}
+
+    def find(at: Dim) -> Dim:
+        while parent[at] != at:
+            at = parent[at]
+        return at
+
+    def join(a: Dim, b: Dim) -> None:
+        a, b = find(a), find(b)
+        if a != b:
+            parent[b] = a
+
+    named: dict[str, Dim] = {}
+    for param in op.params:
+        for d, said in enumerate(param.type.dims or ()):
+            if isinstance(said, str):
+                join(named.setdefault(said, (param.name, d)), (param.name, d))
+    for here in uses:
+        first: dict[Expr, Dim] = {}
+        for use in here:
+            at = (use.tensor, use.dim)
+            if at in parent and isinstance(use.expr, Index) and not use.guarded:
+                join(first.setdefault(use.expr, at), at)
+    return {at: find(at) for at in parent}
+
+
+def _spanned(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) -> set[Dim]:
+    """Dimensions of defined tensors that every equation writes, and itself reads, from end to end.
+
+    From end to end means by an index without a given range that nowhere stands but alone.
+    """
+    count: dict[str, int] = {}
+    for eq in op.equations:
+        count[eq.tensor] = count.get(eq.tensor, 0) + 1
+    out: set[Dim] = set()
+    torn: set[Dim] = set()
+    for eq, here in zip(op.equations, uses, strict=True):
+        ties = [u for u in here if u.tensor == eq.tensor]
+        if (count[eq.tensor] == 1 and len(ties) == ranks[eq.tensor]) or eq.tensor in op.shapes:
+            continue
+        ranged = {r.index for r in (*eq.ranges, *_inner_ranges(eq))}
+        apart = {i for u in here if not isinstance(u.expr, Index) for i in indices_of(u.expr)}
+        for use in ties:
+            whole = isinstance(use.expr, Index) and use.expr.name not in ranged | apart
+            (out if whole and not use.guarded else torn).add((use.tensor, use.dim))
+    return out - torn
+
+
+def _inner_ranges(eq: Equation) -> list[Range]:
+    return [r for item in walk(eq.rhs) if isinstance(item, Reduce) for r in item.ranges]

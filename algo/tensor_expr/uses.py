@@ -1,0 +1,220 @@
+"""How an equation uses tensors: every access with the scope and the guards it stands under."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from .affine import is_affine
+from .build import conjuncts
+from .expr import (
+    Access,
+    Call,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    children,
+    indices_of,
+    rebuild,
+    transform,
+    walk,
+)
+from .op import Equation
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One dimension of one access: `expr` has to be an index into dimension `dim` of `tensor`.
+
+    `scope` lists the reduction indices around it, outermost first; the equation's own indices are
+    in scope everywhere. `guards` are affine conditions that hold where the access happens.
+    `guarded` says that some `where(c, a, b)` may leave the access out, so that it constrains no
+    index; it is proved under its guards all the same. `write` marks the left side.
+    """
+
+    access: Access
+    dim: int
+    scope: tuple[str, ...]
+    guards: tuple[Expr, ...]
+    guarded: bool
+    write: bool = False
+
+    @property
+    def expr(self) -> Expr:
+        return self.access.indices[self.dim]
+
+    @property
+    def tensor(self) -> str:
+        return self.access.tensor
+
+
+def uses(eq: Equation) -> list[Use]:
+    """Every use of an equation in reading order, the left side first.
+
+    Dimensions whose index depends on data are left out: only a check at run time can tell.
+    """
+    found: dict[tuple[Access, tuple[str, ...], tuple[Expr, ...], bool, bool], None] = {}
+    seen: set[tuple[Expr, tuple[str, ...], tuple[Expr, ...], bool]] = set()
+    here = tuple(c for c in conjuncts(eq.where) if is_affine(c))
+    stack: list[tuple[Expr, tuple[str, ...], tuple[Expr, ...], bool]] = [(eq.rhs, (), here, False)]
+    if eq.where is not None:
+        stack.append((eq.where, (), (), False))
+    stack.extend((e, (), here, False) for r in eq.ranges for e in (r.hi, r.lo))
+    stack.extend((e, (), here, False) for e in reversed(eq.lhs))
+    found[Access(eq.tensor, eq.lhs), (), here, False, True] = None
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        expr, scope, guards, guarded = item
+        match expr:
+            case Access():
+                found.setdefault((expr, scope, guards, guarded, False))
+                stack.extend((e, scope, guards, guarded) for e in reversed(expr.indices))
+            case Reduce(_, indices, body, ranges, where, _):
+                inner = scope + indices
+                held = guards + tuple(c for c in conjuncts(where) if is_affine(c))
+                stack.append((body, inner, held, guarded))
+                if where is not None:
+                    stack.append((where, inner, guards, guarded))
+                stack.extend((r, scope, guards, guarded) for r in ranges)
+            case Call("where", (cond, yes, no)):
+                stack.append((no, scope, guards + _assume(cond, False), True))
+                stack.append((yes, scope, guards + _assume(cond, True), True))
+                stack.append((cond, scope, guards, guarded))
+            case _:
+                stack.extend((e, scope, guards, guarded) for e in reversed(children(expr)))
+    return [
+        Use(access, dim, scope, guards, guarded, write)
+        for access, scope, guards, guarded, write in found
+        for dim, index in enumerate(access.indices)
+        if not depends_on_data(index)
+    ]
+
+
+def _assume(cond: Expr, value: bool) -> tuple[Expr, ...]:
+    if value:
+        return tuple(c for c in conjuncts(cond) if is_affine(c))
+    return (Call("not", (cond,)),) if is_affine(cond) else ()
+
+
+def depends_on_data(index: Expr) -> bool:
+    """Does an index expression read a tensor?"""
+    return any(isinstance(item, Access) for item in walk(index))
+
+
+def free_indices(eq: Equation) -> list[str]:
+    """The indices that the equation itself runs over: those on the left, then the others."""
+    names = dict.fromkeys(i for e in eq.lhs for i in indices_of(e))
+    for expr in (*eq.ranges, *(() if eq.where is None else (eq.where,)), eq.rhs):
+        names.update(dict.fromkeys(indices_of(expr)))
+    return list(names)
+
+
+def with_unique_binders(eq: Equation) -> tuple[Equation, dict[str, str]]:
+    """The equation with no index bound twice, and the original name of each new one.
+
+    The later of two disjoint binders is renamed (`k` to `k_1`); equal reductions stay one object.
+    """
+    binding = {e for e in walk(eq.rhs) if isinstance(e, Reduce)}
+    if not binding:
+        return eq, {}
+    holders: set[Expr] = set()
+    for item in walk(eq.rhs):
+        if item in binding or any(child in holders for child in children(item)):
+            holders.add(item)
+    taken = set(free_indices(eq))
+    names = taken | {i for r in binding for i in r.indices}
+    origins: dict[str, str] = {}
+    done: dict[Expr, Expr] = {}
+
+    def visit(expr: Expr) -> Expr:
+        if expr not in holders:
+            return expr
+        if expr not in done:
+            fresh = expr
+            if isinstance(expr, Reduce):
+                fresh = _renamed(expr, taken, names, origins)
+                taken.update(fresh.indices)
+                holders.update(_holding(fresh))
+            done[expr] = rebuild(fresh, tuple(visit(child) for child in children(fresh)))
+        return done[expr]
+
+    return replace_rhs(eq, visit(eq.rhs)), origins
+
+
+def _holding(expr: Expr) -> set[Expr]:
+    out: set[Expr] = set()
+    for item in walk(expr):
+        if isinstance(item, Reduce) or any(child in out for child in children(item)):
+            out.add(item)
+    return out
+
+
+def _renamed(expr: Reduce, taken: set[str], names: set[str], origins: dict[str, str]) -> Reduce:
+    new: dict[str, str] = {}
+    for index in expr.indices:
+        if index in taken:
+            n = 1
+            while f"{index}_{n}" in names:
+                n += 1
+            new[index] = f"{index}_{n}"
+            names.add(new[index])
+            origins[new[index]] = index
+    return rename_binders(expr, new)
+
+
+def rename_binders(expr: Reduce, new: Mapping[str, str]) -> Reduce:
+    """A reduction with its own indices renamed."""
+    if not new:
+        return expr
+    return Reduce(
+        expr.reducer,
+        tuple(new.get(i, i) for i in expr.indices),
+        rename_free(expr.body, new),
+        tuple(
+            Range(new.get(r.index, r.index), rename_free(r.lo, new), rename_free(r.hi, new))
+            for r in expr.ranges
+        ),
+        None if expr.where is None else rename_free(expr.where, new),
+        expr.dtype,
+    )
+
+
+def rename_free(expr: Expr, new: Mapping[str, str]) -> Expr:
+    """Renames free indices; what a reduction inside binds keeps its meaning."""
+    if isinstance(expr, Index):
+        return Index(new.get(expr.name, expr.name))
+    if isinstance(expr, Reduce):
+        new = {old: name for old, name in new.items() if old not in expr.indices}
+    parts = children(expr)
+    return rebuild(expr, tuple(rename_free(p, new) for p in parts)) if parts and new else expr
+
+
+def map_exprs(eq: Equation, rule: Callable[[Expr], Expr]) -> Equation:
+    """Applies a function, which keeps ranges ranges, to every expression of an equation."""
+    ranges: tuple[Range, ...] = tuple(rule(r) for r in eq.ranges)  # type: ignore[misc]
+    where = None if eq.where is None else rule(eq.where)
+    return Equation(eq.tensor, tuple(map(rule, eq.lhs)), rule(eq.rhs), ranges, where, eq.reducer)
+
+
+def with_ranges(eq: Equation, order: Iterable[str], ranges: Mapping[str, Range]) -> Equation:
+    """The equation with the range of every index, on itself or on the reduction that binds it."""
+
+    def fill(item: Expr) -> Expr:
+        if isinstance(item, Reduce):
+            full = tuple(ranges[i] for i in item.indices)
+            return Reduce(item.reducer, item.indices, item.body, full, item.where, item.dtype)
+        return item
+
+    filled = replace_rhs(eq, transform(eq.rhs, fill))
+    return Equation(
+        eq.tensor, eq.lhs, filled.rhs, tuple(ranges[i] for i in order), eq.where, eq.reducer
+    )
+
+
+def replace_rhs(eq: Equation, rhs: Expr) -> Equation:
+    """The equation with another right side."""
+    return Equation(eq.tensor, eq.lhs, rhs, eq.ranges, eq.where, eq.reducer)
