@@ -155,7 +155,7 @@ def _ragged(f: Frame, loop: For, lo: Value, hi: Value) -> None:
 def _vector(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     if f.lanes != 1 or loop.step != 1:
         raise InternalError(f"vector loop {loop.var} is inside another, or has a step")
-    extent = emit_index.arithmetic(f, "sub", [hi, lo])
+    extent = emit_index.difference(f, hi, lo)
     known = extent.constant
     if known is not None and known <= 0:
         return
@@ -182,7 +182,7 @@ def _axis(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     """Every thread takes the iteration at its own position."""
     at = emit_index.scaled(f, Value(i64, f.target.axis(f, loop.kind)), loop.step)
     var = emit_index.added(f, lo, at)
-    extent = emit_index.arithmetic(f, "sub", [hi, lo])
+    extent = emit_index.difference(f, hi, lo)
 
     def body() -> None:
         with f.bound(loop.var, var):

@@ -16,7 +16,7 @@ def arithmetic(f: Frame, op: str, args: list[Value]) -> Value | None:
         case "add":
             return _sum(f, a, b)
         case "sub":
-            return _difference(f, a, b)
+            return difference(f, a, b)
         case "neg":
             return scaled(f, a, -1)
         case "mul" if b.constant is not None:
@@ -61,7 +61,8 @@ def _sum(f: Frame, a: Value, b: Value) -> Value:
     return Value(i64, base, a.bias + b.bias, a.step + b.step, a.data or b.data)
 
 
-def _difference(f: Frame, a: Value, b: Value) -> Value:
+def difference(f: Frame, a: Value, b: Value) -> Value:
+    """a - b, of symbolic values"""
     if a.llvm is b.llvm:
         base = None
     elif b.llvm is None:

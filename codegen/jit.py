@@ -95,12 +95,11 @@ class Loaded:
         return int(found)
 
 
-@dataclass(slots=True, eq=False)
-class Native:
-    """A compiled function."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """What a module became, as text."""
 
     emitted: Emitted
-    loaded: Loaded
 
     @property
     def llvm(self) -> str:
@@ -115,6 +114,13 @@ class Native:
             machine = target_machine()
             text: str = machine.emit_assembly(optimize(str(self.emitted.module), machine))
             return text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Native(Source):
+    """A compiled function, and its code in memory."""
+
+    loaded: Loaded
 
 
 def object_code(text: str) -> bytes:

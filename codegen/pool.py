@@ -56,6 +56,11 @@ class Pool:
             self._start()
         return 0 if self.threads == 1 else int(self._memory.ctypes.data)
 
+    @property
+    def slots(self) -> int:
+        """How many threads may be in a parallel loop at once, just after `resize` too."""
+        return max(self.threads, len(self._workers) + 1)
+
     def resize(self, threads: int) -> None:
         """Sets the number of threads from the next parallel loop on."""
         self.threads = _count(threads)

@@ -21,13 +21,10 @@ _LAYOUT = (
     "i32, i32, i32, i32, i32, [44 x i8], [64 x i8], [64 x i8], [64 x i8] }"
 )
 FIELDS = {
-    name: number
-    for number, name in enumerate(
-        "run body closure n chunk spins _ next _ state _ busy stop sleepers limit waiting _ mutex "
-        "work done".split()
-    )
-    if name != "_"
-}
+    "run": 0, "body": 1, "closure": 2, "n": 3, "chunk": 4, "spins": 5, "next": 7, "state": 9,
+    "busy": 11, "stop": 12, "sleepers": 13, "limit": 14, "waiting": 15,
+    "mutex": 17, "work": 18, "done": 19,
+}  # fmt: skip
 OFFSETS = {"run": 0, "spins": 40, "state": 128, "busy": 192, "stop": 196, "limit": 204}
 
 

@@ -72,7 +72,7 @@ def shaped(scalar: ir.Type, lanes: int) -> ir.Type:
 
 def lanes_of(value: ir.Value) -> int:
     """The number of lanes of an LLVM value; 1 for a scalar."""
-    return value.type.count if is_vector(value) else 1  # type: ignore[no-any-return]
+    return int(value.type.count) if is_vector(value) else 1
 
 
 def scalar_type(value: ir.Value) -> ir.Type:

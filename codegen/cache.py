@@ -1,0 +1,157 @@
+"""The object cache on disk: what was compiled once is loaded by every later process.
+
+An entry is one file, published by an atomic rename and checked by a digest when it is read. The
+least recently used entries go when the cache outgrows its limit. A cache that cannot be used is
+no error: the compiler compiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import struct
+import sys
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..algo import debug
+from ..algo.errors import Error
+
+_MAGIC = b"DIPTYCH1"
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+DEFAULT_LIMIT = 512 << 20
+
+
+class CacheSizeError(Error, ValueError):
+    """DIPTYCH_CACHE_SIZE is not a number of bytes."""
+
+
+class ObjectCache:
+    """Entries under `folder`, at most about `limit` bytes; a limit of 0 keeps nothing."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+        self._warned = False
+
+    def get(self, key: str) -> tuple[dict[str, Any], bytes] | None:
+        """What was put under `key`: its facts and its object code."""
+        path = self._path(key)
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            return None
+        entry = _decode(raw)
+        if entry is None:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"object cache: {path} is damaged and ignored; it is compiled again",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # used now: it is evicted last
+        return entry
+
+    def put(self, key: str, facts: dict[str, Any], code: bytes) -> None:
+        """Publishes an entry, whole or not at all."""
+        raw = _encode(facts, code)
+        if len(raw) > self.limit:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(raw)
+                os.replace(name, self._path(key))
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError as error:
+            debug.say(1, f"object cache: {error}; nothing is kept")
+            return
+        self._evict()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.o"
+
+    def _evict(self) -> None:
+        """Removes the entries that were used longest ago while there are too many bytes."""
+        found = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.name.endswith(".o"):
+                        stat = entry.stat()
+                        found.append((stat.st_mtime_ns, stat.st_size, entry.path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self.limit:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            total -= size
+
+
+def _encode(facts: dict[str, Any], code: bytes) -> bytes:
+    head = json.dumps(facts).encode()
+    body = struct.pack("<I", len(head)) + head + code
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _decode(raw: bytes) -> tuple[dict[str, Any], bytes] | None:
+    start = len(_MAGIC) + 32
+    body = raw[start:]
+    if raw[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != raw[len(_MAGIC) : start]:
+        return None
+    (size,) = struct.unpack_from("<I", body)
+    return json.loads(body[4 : 4 + size]), body[4 + size :]
+
+
+def default_cache() -> ObjectCache:
+    """The cache that the environment names: DIPTYCH_CACHE_DIR and DIPTYCH_CACHE_SIZE."""
+    text = os.environ.get("DIPTYCH_CACHE_SIZE", "")
+    return _cache_at(os.environ.get("DIPTYCH_CACHE_DIR") or _user_folder(), text)
+
+
+@cache
+def _cache_at(folder: str, size: str) -> ObjectCache:
+    return ObjectCache(Path(folder), parse_size(size) if size else DEFAULT_LIMIT)
+
+
+def _user_folder() -> str:
+    if sys.platform == "darwin":
+        return str(Path.home() / "Library/Caches/diptych")
+    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych")
+
+
+def parse_size(text: str) -> int:
+    """Bytes: a number, or one with K, M or G (also KiB, MB ...), powers of 1024."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:I?B)?\s*", text.upper())
+    if found is None:
+        raise CacheSizeError(
+            f"DIPTYCH_CACHE_SIZE is {text!r}; expected bytes, as in 500000000, 512MiB or 2G"
+        )
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+@cache
+def compiler_digest() -> str:
+    """A digest of the compiler itself: what it compiled before it changed is not used after."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for folder in ("algo", "sched", "lower", "codegen"):
+        for path in sorted((root / folder).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,243 @@
+"""Compiled operators: NumPy arrays in, NumPy arrays out.
+
+`compile_op` glues the layers: check, types, schedule, nest, loop IR, machine code. A `Compiled`
+is for given shapes and types; what strides, alignment and `out=` it meets it specialises for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..algo.dtypes import DType
+from ..algo.errors import DTypeError, ShapeError
+from ..algo.tensor_expr.op import Op
+from ..sched.loop.schedule import Schedule
+from .aliasing import may_write_over
+from .entry import MISALIGNED
+from .specialize import Form, NativeKernel, Signature, specialize
+
+Array = np.ndarray[Any, Any]
+Types = Sequence[tuple[DType, tuple[int, ...]]]
+
+
+def compile_op(
+    op: Op,
+    types: Types,
+    schedule: Schedule | None = None,
+    *,
+    strides: Sequence[tuple[int, ...]] | None = None,
+) -> Compiled:
+    """`op` for inputs of these element types and shapes, under `schedule` or the default one.
+
+    `strides` are the inputs' strides in bytes, dense where not given. Raises what the layers
+    raise: `ShapeError`, `DTypeError`, `ScheduleError` where the schedule does not fit.
+    """
+    compiled = Compiled(op, types, schedule)
+    compiled.prepare(strides)
+    return compiled
+
+
+class Compiled:
+    """An operator at given shapes and types. Calls may come from several threads at once."""
+
+    def __init__(self, op: Op, types: Types, schedule: Schedule | None) -> None:
+        if len(types) != len(op.params):
+            raise ShapeError(
+                f"{op.name} takes {len(op.params)} arrays, types of {len(types)} given"
+            )
+        self.op, self.schedule = op, schedule
+        self.signature = Signature(op, tuple((t, tuple(shape)) for t, shape in types))
+        self._kernels: dict[Form, NativeKernel] = {}
+        self._known: dict[Any, NativeKernel] = {}
+        self.last: NativeKernel | None = None
+
+    def prepare(self, strides: Sequence[tuple[int, ...]] | None = None) -> None:
+        """Compiles for arrays of these strides in bytes, dense ones by default."""
+        given: Sequence[Any] = strides or [None] * len(self.op.params)
+        self._kernel(Form(self._unusual(given, [None] * len(self.op.returns))))
+
+    def __call__(self, *arrays: Array, out: Any = None) -> Any:
+        """The result, or a tuple of them; `out`, an array or a tuple of arrays, takes them.
+
+        Raises `ShapeError` or `DTypeError` for arrays of other shapes or types, and for an `out`
+        that does not fit, cannot be written, or overlaps an input.
+        """
+        if out is not None:
+            return self._into(arrays, out)
+        try:
+            kernel = self._known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])]
+        except (KeyError, AttributeError):
+            kernel = self._admit(arrays)
+        outs = [np.empty(shape, dtype) for shape, dtype in self.signature.results]
+        status = kernel.run(arrays, outs)
+        if status:
+            self._failed(kernel, status, arrays, outs)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    # The slow path
+
+    def _admit(self, arrays: Sequence[Array]) -> NativeKernel:
+        """The kernel for these inputs and dense outputs; remembered for arrays like them."""
+        self._check_inputs(arrays)
+        form = Form(self._unusual([a.strides for a in arrays], [None] * len(self.op.returns)))
+        kernel = self._kernel(form)
+        self._known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])] = kernel
+        return kernel
+
+    def _into(self, arrays: Sequence[Array], out: Any) -> Any:
+        outs = out if isinstance(out, tuple) else (out,)
+        self._check_inputs(arrays)
+        self._check_outs(outs)
+        separate = self._check_overlap(arrays, outs)
+        strides = self._unusual([a.strides for a in arrays], [o.strides for o in outs])
+        form = Form(strides, True, separate)
+        kernel = self._kernel(form)
+        status = kernel.run(arrays, outs)
+        if status:
+            self._failed(kernel, status, arrays, outs)
+        return out
+
+    def _failed(
+        self, kernel: NativeKernel, status: int, arrays: Sequence[Array], outs: Sequence[Array]
+    ) -> None:
+        if status == MISALIGNED:
+            strides = self._unusual([a.strides for a in arrays], [o.strides for o in outs])
+            separate = self._check_overlap(arrays, outs)
+            kernel = self._kernel(Form(strides, False, separate))
+            status = kernel.run(arrays, outs)
+        if status:
+            raise kernel.error(status)
+
+    def _kernel(self, form: Form) -> NativeKernel:
+        kernel = self._kernels.get(form)
+        if kernel is None:
+            kernel = self._kernels[form] = specialize(self.signature, self.schedule, form)
+        self.last = kernel
+        return kernel
+
+    def _unusual(self, given: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+        """The strides that are not those of a dense array, by tensor."""
+        found = []
+        shapes = [(t.numpy.itemsize, shape) for t, shape in self.signature.types]
+        shapes += [(dtype.itemsize, shape) for shape, dtype in self.signature.results]
+        names = [*(p.name for p in self.op.params), *self.op.returns]
+        for name, (size, shape), strides in zip(names, shapes, [*given, *results], strict=True):
+            if strides is not None and 0 not in shape:
+                plain = _dense(shape, size)
+                kept = tuple(
+                    p if n == 1 else s for n, s, p in zip(shape, strides, plain, strict=True)
+                )
+                if kept != plain:
+                    found.append((name, kept))
+        return tuple(found)
+
+    def _check_inputs(self, arrays: Sequence[Any]) -> None:
+        op = self.op
+        if len(arrays) != len(op.params):
+            names = ", ".join(p.name for p in op.params)
+            raise ShapeError(
+                f"{op.name} takes {len(op.params)} arrays ({names}), {len(arrays)} given"
+            )
+        for param, array, (dtype, shape) in zip(
+            op.params, arrays, self.signature.types, strict=True
+        ):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype.numpy:
+                came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
+                raise DTypeError(f"{op.name}: {param.name} was compiled for {dtype}, {came} came")
+            if array.shape != shape:
+                raise ShapeError(
+                    f"{op.name}: {param.name} was compiled for shape {shape}, {array.shape} came"
+                )
+
+    def _check_outs(self, outs: Sequence[Any]) -> None:
+        op = self.op
+        if len(outs) != len(op.returns):
+            raise ShapeError(f"{op.name} returns {len(op.returns)} arrays, out= has {len(outs)}")
+        for name, array, (shape, dtype) in zip(
+            op.returns, outs, self.signature.results, strict=True
+        ):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
+                raise DTypeError(f"{op.name}: out= for {name} must be of {dtype}, {came} came")
+            if array.shape != shape:
+                raise ShapeError(
+                    f"{op.name}: out= for {name} must have shape {shape}, {array.shape} came"
+                )
+            if not array.flags.writeable:
+                raise ShapeError(f"{op.name}: out= for {name} is read-only; pass a copy of it")
+            if any(n > 1 and s == 0 for n, s in zip(shape, array.strides, strict=True)):
+                raise ShapeError(
+                    f"{op.name}: out= for {name} has stride 0, so several results would share an "
+                    "element; pass an array of its own"
+                )
+
+    def _check_overlap(self, arrays: Sequence[Array], outs: Sequence[Array]) -> bool:
+        """Are outputs and inputs apart? An overlap is an error unless it is proved harmless."""
+        op, separate = self.op, True
+        for n, (name, target) in enumerate(zip(op.returns, outs, strict=True)):
+            for other, array in zip(op.returns[:n], outs, strict=False):
+                if _overlap(array, target):
+                    raise ShapeError(f"{op.name}: out= for {other} and for {name} overlap")
+            for param, array in zip(op.params, arrays, strict=True):
+                if not _overlap(array, target):
+                    continue
+                separate = False
+                same = (
+                    array.ctypes.data == target.ctypes.data
+                    and array.strides == target.strides
+                    and array.shape == target.shape
+                    and array.dtype == target.dtype
+                )
+                if not same or not may_write_over(
+                    self.signature.nest(self.schedule), param.name, name
+                ):
+                    raise ShapeError(
+                        f"{op.name}: out= for {name} overlaps the input {param.name}, which would "
+                        "be read after it is written; pass an array of its own"
+                    )
+        return separate
+
+    # What was made
+
+    @property
+    def loop_ir(self) -> str:
+        """The loop IR of the kernel used last."""
+        from ..lower.ir_print import print_function
+
+        return print_function(self._last.function)
+
+    @property
+    def llvm(self) -> str:
+        """The optimised LLVM IR of the kernel used last."""
+        return self._last.source.llvm
+
+    @property
+    def asm(self) -> str:
+        """The assembly of the kernel used last."""
+        return self._last.source.asm
+
+    @property
+    def _last(self) -> NativeKernel:
+        assert self.last is not None
+        return self.last
+
+
+def _dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides, step = [], itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Do two arrays share a byte? Yes, where it would take long to tell."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True

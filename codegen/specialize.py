@@ -1,0 +1,268 @@
+"""One kernel for exact types, strides and schedule: lowered and compiled, or loaded from disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from ..algo import debug
+from ..algo.dtypes import DType
+from ..algo.errors import ShapeError, UnsupportedError
+from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.op import Op
+from ..algo.tensor_expr.sizes import bind_sizes, evaluate
+from ..algo.tensor_expr.types import infer
+from ..lower.ir import Buffer, Function
+from ..lower.ir_parse import parse_function
+from ..lower.ir_print import print_function
+from ..lower.kernel import lower
+from ..sched.loop.default import default
+from ..sched.loop.machine import Machine
+from ..sched.loop.nest import Nest
+from ..sched.loop.schedule import Schedule
+from . import entry, jit, pool
+from .cache import compiler_digest, default_cache
+from .emit import emit
+from .host import machine as host_machine
+
+Array = np.ndarray[Any, Any]
+Types = Sequence[tuple[DType, tuple[int, ...]]]
+TINY = 1 << 12  # instances up to which a call keeps the interpreter lock
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """An operator at given types: its sizes, and the shapes and types of its results."""
+
+    op: Op
+    types: tuple[tuple[DType, tuple[int, ...]], ...]
+
+    @cached_property
+    def dtypes(self) -> dict[str, DType]:
+        """The element types of the inputs."""
+        return {p.name: t for p, (t, _) in zip(self.op.params, self.types, strict=True)}
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the inputs."""
+        return {p.name: s for p, (_, s) in zip(self.op.params, self.types, strict=True)}
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The size symbols' values."""
+        return dict(bind_sizes(check(self.op), self.shapes))
+
+    @cached_property
+    def results(self) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:
+        """Shape and NumPy type of each returned tensor."""
+        checked = check(self.op)
+        dtypes = infer(checked, self.dtypes)
+        return tuple(
+            (
+                tuple(evaluate(extent, self.sizes) for extent in checked.shapes[name]),
+                dtypes[name].numpy,
+            )
+            for name in self.op.returns
+        )
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine that schedules and lowering are told of."""
+        return host_machine()
+
+    def nest(self, schedule: Schedule | None) -> Nest:
+        """The loop nest under a schedule, or under the default one."""
+        if schedule is None:
+            schedule = default(self.op, self.dtypes, self.sizes, self.machine)
+        return schedule.nest(self.dtypes, self.sizes)
+
+    @property
+    def tiny(self) -> bool:
+        """Is a call certainly short?"""
+        counts = [math.prod(self.sizes.values()), *(math.prod(s) for _, s in self.types)]
+        return max([*counts, *(math.prod(s) for s, _ in self.results)]) <= TINY
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What else a kernel is specialised on. Strides are in bytes, by tensor, of those not dense.
+
+    `aligned`: every array starts at a multiple of its element's size. `separate`: no output is an
+    input.
+    """
+
+    strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    aligned: bool = True
+    separate: bool = True
+
+
+@dataclass(eq=False)
+class NativeKernel:
+    """Machine code, and how it is called. `reads` are the positions of the inputs that it reads.
+
+    Calls from several threads at once are safe: each has a workspace of its own.
+    """
+
+    name: str
+    function: Function
+    reads: tuple[int, ...]
+    sites: tuple[str, ...]
+    parallel: bool
+    fixed_bytes: int
+    thread_bytes: int
+    schedule: str
+    loaded: jit.Loaded
+    tiny: bool
+    _spare: list[Array] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        address = self.loaded.address(f"{self.function.name}.entry")
+        keep_lock = self.tiny and not self.parallel
+        self._code = entry.callable_at(address, len(self.function.params), keep_lock)
+        self._plain = not self.parallel and not self.fixed_bytes
+        self._token = id if entry.data_offset() is not None else entry.token
+
+    def run(self, arrays: Sequence[Array], outs: Sequence[Array]) -> int:
+        """Calls the code; returns its status (see `entry.MISALIGNED` and `sites`)."""
+        token = self._token
+        tokens = [token(arrays[i]) for i in self.reads] + [token(out) for out in outs]
+        if self._plain:
+            return self._code(0, 0, *tokens)
+        threads = pool.current() if self.parallel else None
+        address = threads.address() if threads is not None else 0
+        size = self.fixed_bytes + (threads.slots if threads else 1) * self.thread_bytes
+        workspace = self._workspace(size)
+        start = workspace.ctypes.data
+        status = self._code(address, start + -start % 64, *tokens)
+        self._spare.append(workspace)
+        return status
+
+    def _workspace(self, size: int) -> Array:
+        try:
+            found = self._spare.pop()
+        except IndexError:
+            return np.empty(size + 64, np.uint8)
+        return found if found.size >= size + 64 else np.empty(size + 64, np.uint8)
+
+    def error(self, status: int) -> Exception:
+        """What a positive status means."""
+        return ShapeError(
+            f"{self.name}: an index read from an array is out of range for {self.sites[status - 1]}"
+        )
+
+    @property
+    def source(self) -> jit.Source:
+        """The LLVM IR and the assembly, made again from the loop IR."""
+        return jit.Source(emit(self.function, jit.host_target()))
+
+
+_building = threading.Lock()
+
+
+def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> NativeKernel:
+    """The kernel for a signature, a schedule (None: the default one) and a form."""
+    key = _key(signature, schedule, form)
+    found = default_cache().get(key)
+    if found is not None:
+        debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
+        return _kernel(signature, *found)
+    with _building:
+        facts, code = _compile(signature, schedule, form)
+    default_cache().put(key, facts, code)
+    return _kernel(signature, facts, code)
+
+
+def _compile(
+    signature: Signature, schedule: Schedule | None, form: Form
+) -> tuple[dict[str, Any], bytes]:
+    op = signature.op
+    nest = signature.nest(schedule)
+    function = lower(nest, symbol(op.name), _elements(signature, form), signature.machine)
+    if not form.aligned:
+        function = _unaligned(function)
+    debug.say(3, f"loop IR:\n{print_function(function)}")
+    emitted = emit(function, jit.host_target(), noalias=form.separate)
+    entry.add_entry(emitted, form.aligned)
+    code = jit.object_code(str(emitted.module))
+    names = [p.name for p in op.params]
+    facts = {
+        "function": print_function(function),
+        "reads": [names.index(p.name) for p in function.params if p.name in names],
+        "sites": emitted.sites,
+        "parallel": emitted.parallel,
+        "fixed": emitted.workspace.kernel,
+        "thread": emitted.workspace.thread,
+        "schedule": "" if schedule is None else schedule.text,
+    }
+    return facts, code
+
+
+def _kernel(signature: Signature, facts: Mapping[str, Any], code: bytes) -> NativeKernel:
+    return NativeKernel(
+        signature.op.name,
+        parse_function(facts["function"]),
+        tuple(facts["reads"]),
+        tuple(facts["sites"]),
+        facts["parallel"],
+        facts["fixed"],
+        facts["thread"],
+        facts["schedule"],
+        jit.Loaded(code),
+        signature.tiny,
+    )
+
+
+def _key(signature: Signature, schedule: Schedule | None, form: Form) -> str:
+    """Everything on which the object depends."""
+    parts = [
+        compiler_digest(),
+        llvmlite.__version__,
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        entry.data_offset(),
+        signature.op.text,
+        [[t.name, shape] for t, shape in signature.types],
+        None if schedule is None else schedule.text,
+        repr(signature.machine),
+        repr(form),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _elements(signature: Signature, form: Form) -> dict[str, tuple[int, ...]]:
+    """The strides in elements."""
+    sizes = {
+        p.name: t.itemsize for p, (t, _) in zip(signature.op.params, signature.types, strict=True)
+    }
+    outs = zip(signature.op.returns, signature.results, strict=True)
+    sizes |= {name: dtype.itemsize for name, (_, dtype) in outs}
+    elements = {}
+    for name, strides in form.strides:
+        if any(stride % sizes[name] for stride in strides):
+            raise UnsupportedError(
+                f"{signature.op.name}: {name} has strides of {strides} bytes, which are no "
+                f"multiples of its element's {sizes[name]}; pass a copy, {name}.copy()"
+            )
+        elements[name] = tuple(stride // sizes[name] for stride in strides)
+    return elements
+
+
+def _unaligned(function: Function) -> Function:
+    params = tuple(Buffer(p.name, p.dtype, p.shape, p.strides, p.scope, 1) for p in function.params)
+    return Function(function.name, params, function.body)
+
+
+def symbol(name: str) -> str:
+    """A name that every assembler takes."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII) or "kernel"
