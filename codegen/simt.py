@@ -187,7 +187,8 @@ class _Cutter:
                 return epochs.advance(self.step)
             case Block(stmts):
                 parts: list[Stmt] = []
-                for barriers, group in groupby(stmts, _has_barrier):
+                for barriers, members in groupby(stmts, _has_barrier):
+                    group = tuple(members)
                     parts += map(self.cut, group) if barriers else [self.region(block(*group))]
                 return block(*parts)
             case Alloc(buffer, body):

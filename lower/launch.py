@@ -23,7 +23,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launch runs: the axes, slowest first, the block's shared buffers, a thread's program."""
+    """The axes, slowest first, the shared buffers of a block, and the program of a thread."""
 
     blocks: tuple[Axis, ...]
     threads: tuple[Axis, ...]

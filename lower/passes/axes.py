@@ -1,16 +1,16 @@
 """Loops bound to GPU axes become one program that every thread of every block runs.
 
-    for io in 0 .. 7 block.x:                      for b in 0 .. 7 block.x:
-        for a in 0 .. 16 thread.x: A               for t in 0 .. 16 thread.x:
-        for ii in 0 .. min(16, 100 - io*16)  ==>       A[a = t]
-                   thread.x: B                         if t < min(16, 100 - b*16): B[ii = t]
+    for io in 0 .. 7 block.x:                       for io in 0 .. 7 block.x:
+        for a in 0 .. 8 thread.x: A                     for ii in 0 .. 16 thread.x:
+        for ii in 0 .. min(16, 100 - io*16)   ==>           if ii < 8: A[a = ii]
+                    thread.x: B                             if ii < min(16, 100 - io*16): B
 
-Afterwards the axes are the outermost loops, once each, with constant extents, and what is inside
-is what one thread does: there a barrier has its meaning. Guards go as far inward as they can, so
-that barriers can stand between them. Shared buffers live as long as the block. A nest under no loop over some axis is dealt out to that
-axis' threads where its iterations are independent (`deal`), and else runs where the axis is 0.
-Buffers of scope register and local that were allocated around thread loops become each thread's
-own (`private`).
+Afterwards the axes are the outermost loops, once each, named after the longest loop bound to them,
+with constant extents; shared buffers live as long as the block; and what is inside is what one
+thread does: there a barrier has its meaning. Guards go as far inward as they can, so that barriers
+can stand between them. A nest under no loop over some axis is dealt out to that axis' threads
+where its iterations are independent (`deal`), and else runs where the axis is 0. Buffers of scope
+register and local that were allocated around thread loops become each thread's own (`private`).
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def _top(stmt: Stmt) -> Stmt:
             return Alloc(buffer, _top(body))
     found = extents(stmt)
     sizes = {axis: max(b.extent for b in found[axis]) for axis in ORDER if axis in found}
+    names = {a: max(found[a], key=lambda b: (b.extent, -len(b.loop))).loop for a in sizes}
     if not any(axis.startswith("thread") for axis in sizes):
-        sizes["thread.x"] = 1
-    names = _fresh(stmt, sizes)
+        sizes["thread.x"], names["thread.x"] = 1, _fresh(stmt)
     thread = _Thread(sizes, names)
     body = thread.convert(stmt, frozenset(), None, ())
     for buffer in reversed(thread.shared):
@@ -120,16 +120,13 @@ def _top(stmt: Stmt) -> Stmt:
     return body
 
 
-def _fresh(stmt: Stmt, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Names for the axes that no loop of the nest has."""
+def _fresh(stmt: Stmt) -> str:
+    """A name for the one thread of a nest that binds no thread axis."""
     used = {item.var for item in walk(stmt) if isinstance(item, (For, Let))}
-    names = {}
-    for axis in sizes:
-        name = axis
-        while name in used:
-            name += "_"
-        names[axis] = name
-    return names
+    name = "thread"
+    while name in used:
+        name += "_"
+    return name
 
 
 class _Thread:

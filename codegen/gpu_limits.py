@@ -1,0 +1,106 @@
+"""What GPUs allow a launch to be, checked before anything is compiled.
+
+Source: CUDA C++ Programming Guide, "Compute Capabilities" (technical specifications).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..algo.errors import DeviceError
+from ..lower.ir import Buffer
+from ..lower.launch import Axis, Launch
+
+ALIGN = 16
+"""Bytes to which shared buffers are aligned: the widest access of a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A target's limits. `shared` is what a block has without asking, `opt_in` what it may ask for,
+    in bytes; `ptx` is the version of PTX text that LLVM writes for it."""
+
+    target: str
+    ptx: str
+    opt_in: int
+    shared: int = 48 << 10
+    threads: int = 1024
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+
+
+LIMITS: dict[str, Limits] = {
+    limits.target: limits
+    for limits in (
+        Limits("sm_75", "ptx63", 64 << 10),
+        Limits("sm_80", "ptx78", 163 << 10),
+        Limits("sm_86", "ptx78", 99 << 10),
+        Limits("sm_89", "ptx78", 99 << 10),
+        Limits("sm_90", "ptx80", 227 << 10),
+        Limits("sm_90a", "ptx80", 227 << 10),
+        Limits("sm_100", "ptx86", 227 << 10),
+        Limits("sm_120", "ptx87", 99 << 10),
+    )
+}
+
+
+def limits_of(target: str) -> Limits:
+    """The limits of a target; `DeviceError` with the known ones for any other."""
+    if target not in LIMITS:
+        raise DeviceError(f"GPU target {target} is not known; expected one of {', '.join(LIMITS)}")
+    return LIMITS[target]
+
+
+def check(launch: Launch, limits: Limits) -> None:
+    """Raises `DeviceError`, naming the loops or buffers, for a launch beyond the limits."""
+    for axes, most in ((launch.threads, limits.block), (launch.blocks, limits.grid)):
+        for axis in axes:
+            allowed = most["xyz".index(axis.kind[-1])]
+            if axis.extent > allowed:
+                unit = "threads" if axis.kind.startswith("thread") else "blocks"
+                raise DeviceError(
+                    f"loop {axis.var} gives {axis.extent} {unit} on {axis.kind}, and "
+                    f"{limits.target} allows {allowed}; bind it to {axis.kind[:-1]}x, "
+                    f"or split it and bind one part"
+                )
+    if launch.block_size > limits.threads:
+        raise DeviceError(_too_many_threads(launch.threads, launch.block_size, limits))
+    _, size = layout(launch.shared)
+    if size > limits.opt_in:
+        each = ", ".join(f"{b.name} {bytes_of(b)}" for b in launch.shared)
+        raise DeviceError(
+            f"the shared buffers of a block need {size} bytes ({each}), and {limits.target} allows "
+            f"{limits.opt_in}; stage smaller tiles"
+        )
+
+
+def _too_many_threads(threads: Sequence[Axis], count: int, limits: Limits) -> str:
+    product = "*".join(str(axis.extent) for axis in threads)
+    loops = " and ".join(f"{axis.var} ({axis.kind}, {axis.extent})" for axis in threads)
+    return (
+        f"loops {loops} give {product}={count} threads a block, and {limits.target} allows "
+        f"{limits.threads}; split them by smaller factors"
+    )
+
+
+def layout(shared: Sequence[Buffer]) -> tuple[Mapping[str, int], int]:
+    """Where each shared buffer begins in a block's shared memory, and how much there is, in bytes.
+
+    Padding between buffers counts.
+    """
+    offsets: dict[str, int] = {}
+    size = 0
+    for buffer in shared:
+        size = -(-size // ALIGN) * ALIGN
+        offsets[buffer.name] = size
+        size += bytes_of(buffer)
+    return offsets, size
+
+
+def bytes_of(buffer: Buffer) -> int:
+    """Bytes from the first element of a buffer to behind its last."""
+    if 0 in buffer.shape:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
+    return (last + 1) * buffer.dtype.itemsize
