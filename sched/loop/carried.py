@@ -39,14 +39,12 @@ def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
     wrong.append(runs_before(order, dst, src, or_same=True))
     found = first_pair(dst, src, wrong, who)
     if found is not None:
-        verb = "updates" if dep.kind == "updates" else "reads"
+        early = instance(dst, found.first, found.sizes)
         cell = element(dep.tensor, dep.touched, found.first, found.sizes)
         late = instance(src, found.second, found.sizes)
-        early = instance(dst, found.first, found.sizes)
-        written = "is written" if late == cell else f"{late} writes it"
-        raise ScheduleError(
-            f"{who}: {early} {verb} {cell} before {written if late != cell else 'it ' + written}{at(dst)}"
-        )
+        does = "updates" if src.reducer else "writes"
+        cause = "it is written" if late == cell else f"{late} {does} it"
+        raise ScheduleError(f"{who}: {early} {dep.kind} {cell} before {cause}{at(dst)}")
 
 
 def _storage_loops(nest: Nest, src: Stmt, shared: tuple[Loop, ...]) -> list[Loop]:

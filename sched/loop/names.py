@@ -61,10 +61,17 @@ def find_loop(nest: Nest, name: str, who: str) -> Loop:
 def suggest(name: str, everything: list[Loop]) -> str:
     """The end of a message about an unknown loop: a near miss, and all loops."""
     names = [loop.name for loop in everything]
-    short = {index_of(full): full for full in reversed(names)}
-    near = difflib.get_close_matches(name, [*names, *short], n=1, cutoff=0.5)
+    short = {index_of(full) for full in names}
+    near = difflib.get_close_matches(name, [*names, *sorted(short)], n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{hint} (loops: {', '.join(names)})" if names else "; the nest has no loops"
+
+
+def suggest_from(name: str, known: list[str]) -> str:
+    """The end of a message about any other unknown name."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{hint} (there are {', '.join(known)})"
 
 
 def where(nest: Nest, loop: Loop) -> str:

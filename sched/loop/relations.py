@@ -12,7 +12,7 @@ from functools import lru_cache
 from ...algo import isl
 from ...algo.tensor_expr.affine import to_isl
 from ...algo.tensor_expr.expr import Access, Expr, Index, sizes_of, substitute, walk
-from .nest import Loop, Stmt
+from .nest import Stmt
 
 
 def primed(dims: Iterable[str]) -> dict[Expr, Expr]:

@@ -11,6 +11,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
+from .compute import ComputeAt, ComputeWith
 from .initial import initial
 from .marks import Bind, Parallel, Unroll, Vectorize
 from .nest import Nest
@@ -18,7 +19,9 @@ from .primitive import Primitive
 from .reorder import Reorder
 from .show import html, show
 from .split import Split, Tile
+from .stage import Stage
 from .types import complete
+from .validate import validate
 
 
 class Schedule:
@@ -100,6 +103,28 @@ class Schedule:
         """Runs a loop on a GPU axis, block.x to thread.z. See `Bind`."""
         return self.then(Bind(loop, axis))
 
+    def compute_at(self, stage: str, loop: str) -> Schedule:
+        """Computes what an iteration needs of a temporary just there. See `ComputeAt`."""
+        return self.then(ComputeAt(stage, loop))
+
+    def compute_with(self, stage: str, other: str, loop: str) -> Schedule:
+        """Joins the outer loops of two neighbouring nests. See `ComputeWith`."""
+        return self.then(ComputeWith(stage, other, loop))
+
+    def stage(
+        self,
+        tensor: str,
+        at: str,
+        scope: str = "stack",
+        layout: tuple[str, ...] | None = None,
+    ) -> Schedule:
+        """Keeps the tile of a tensor that loop `at` touches in a buffer there. See `Stage`."""
+        return self.then(Stage(tensor, at, scope, None if layout is None else tuple(layout)))
+
+    def validate(self) -> None:
+        """Checks the whole nest anew: dependences, concurrent loops, value flow."""
+        validate(self.nest())
+
     # Text, files, comparison.
 
     @property
@@ -177,6 +202,17 @@ class Schedule:
 
 PRIMITIVES = {
     primitive.called: primitive
-    for primitive in (Split, Tile, Reorder, Vectorize, Unroll, Parallel, Bind)
+    for primitive in (
+        Split,
+        Tile,
+        Reorder,
+        Vectorize,
+        Unroll,
+        Parallel,
+        Bind,
+        Stage,
+        ComputeAt,
+        ComputeWith,
+    )
 }
 """Every primitive by the name of its method; names that are not here are refused."""

@@ -58,7 +58,7 @@ def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> l
         seen: set[Expr] = set()
         for name in stmts:
             for cell in cells(nest.stmts[name], buffer):
-                value = _in_coordinates(loop.values[name], cell, nest.stmts[name])
+                value = in_coordinates(loop.values[name], cell, nest.stmts[name])
                 if value is None:
                     return around[:depth]
                 seen.add(value)
@@ -67,7 +67,7 @@ def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> l
     return around
 
 
-def _in_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | None:
+def in_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | None:
     """A loop's value as an expression of the element's coordinates, if they determine it."""
     names: dict[Expr, Expr] = {}
     for n, coordinate in enumerate(cell):

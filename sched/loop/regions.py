@@ -1,0 +1,124 @@
+"""Regions: which elements of a tensor the iterations of a loop touch, computed by isl.
+
+A region is a set over one dim for each loop down to the one in question, then one for each
+dimension of the tensor. It becomes the domain of statements that copy or recompute the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...algo import isl
+from ...algo.errors import ScheduleError
+from ...algo.isl import raw
+from ...algo.tensor_expr.affine import from_isl
+from ...algo.tensor_expr.build import conjuncts
+from ...algo.tensor_expr.expr import Expr, Index, Size, sizes_of
+from .nest import Loop, Nest, Stmt
+from .relations import domain, from_data, symbols, text
+
+Cell = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """`conditions` over `outer` (one name a loop) and `coordinates`; `exact` if none is extra."""
+
+    outer: tuple[str, ...]
+    coordinates: tuple[str, ...]
+    conditions: tuple[Expr, ...]
+    exact: bool
+
+
+def region(
+    nest: Nest,
+    tensor: str,
+    touched: Sequence[tuple[Stmt, Cell]],
+    around: Sequence[Loop],
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    who: str,
+) -> Region:
+    """The elements that `touched` accesses reach in one iteration of the loops `around`.
+
+    `names` are the dims of the result: one a loop, one a dimension of the tensor. A coordinate
+    that depends on data may be any. Where the elements are no convex set, their hull is taken,
+    within the tensor.
+    """
+    outer, coordinates = names
+    shape = nest.kernel.tensors[tensor].shape
+    sizes = list(dict.fromkeys([*symbols(*(s for s, _ in touched)), *sizes_of(shape)]))
+    try:
+        with isl.quota():
+            total: raw.Set | None = None
+            for stmt, cell in touched:
+                one = _touched(stmt, cell, around, names, shape, sizes)
+                total = one if total is None else total.union(one)
+            assert total is not None
+            total = total.coalesce()
+            hull = total if _is_plain(total) else raw.Set.from_basic_set(total.simple_hull())
+            if not _is_plain(hull):
+                hull = hull.remove_divs()
+            inside = _inside(names, shape, sizes)
+            found = hull.intersect(inside).coalesce()
+            exact = found.is_equal(total)
+            conditions = _conditions(found, [*outer, *coordinates])
+    except isl.Exhausted:
+        raise ScheduleError(
+            f"{who}: could not compute which elements of {tensor} are needed; "
+            "a loop further in or out may help"
+        ) from None
+    return Region(outer, coordinates, conditions, exact)
+
+
+def _touched(
+    stmt: Stmt,
+    cell: Cell,
+    around: Sequence[Loop],
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    shape: Sequence[Expr],
+    sizes: Sequence[str],
+) -> raw.Set:
+    """The elements of one access: its instances with the dims of the result, those projected on."""
+    outer, coordinates = names
+    conditions = domain(stmt)
+    for loop, dim in zip(around, outer, strict=True):
+        conditions.append(f"{isl.ident(dim + '@')} = {text(loop.values[stmt.name])}")
+    for part, dim, size in zip(cell, coordinates, shape, strict=True):
+        dim = isl.ident(dim + "@")
+        known = f"0 <= {dim} < {text(size)}" if from_data(part) else f"{dim} = {text(part)}"
+        conditions.append(known)
+    # Marked, for the statement may have dims of these names.
+    result = [dim + "@" for dim in (*outer, *coordinates)]
+    points = isl.make_set([*stmt.dims, *result], conditions, sizes)
+    points = points.project_out(raw.dim_type.set, 0, len(stmt.dims))
+    for n, dim in enumerate((*outer, *coordinates)):
+        points = points.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
+    return points
+
+
+def _inside(
+    names: tuple[tuple[str, ...], tuple[str, ...]], shape: Sequence[Expr], sizes: Sequence[str]
+) -> raw.Set:
+    outer, coordinates = names
+    bounds = [
+        f"0 <= {isl.ident(dim)} < {text(size)}"
+        for dim, size in zip(coordinates, shape, strict=True)
+    ]
+    return isl.make_set([*outer, *coordinates], bounds, sizes)
+
+
+def _is_plain(points: raw.Set) -> bool:
+    """Is it one convex set without divisions, which becomes simple loop bounds?"""
+    return points.n_basic_set() <= 1 and not points.involves_locals()
+
+
+def _conditions(points: raw.Set, dims: Sequence[str]) -> tuple[Expr, ...]:
+    """The conditions of a set as expressions over its dims and sizes."""
+    known = set(dims)
+    flat = points.move_dims(
+        raw.dim_type.param, points.dim(raw.dim_type.param), raw.dim_type.set, 0, len(dims)
+    ).params()
+    ast = raw.AstBuild.from_context(isl.parse_set("{ : }")).expr_from_set(flat)
+    found = from_isl(ast, lambda name: Index(name) if name in known else Size(name))
+    return tuple(conjuncts(found))
