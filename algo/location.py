@@ -24,7 +24,7 @@ class Loc:
 
     def caret(self) -> str:
         """The source line with a caret under the column, or nothing if the line is unknown."""
-        if self.text is None:
+        if self.text is None or not self.text.strip():
             return ""
         line = self.text.rstrip("\n")
         return f"    {line}" + ("" if self.column is None else f"\n    {' ' * self.column}^")

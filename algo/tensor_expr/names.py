@@ -5,8 +5,8 @@ In this order:
 1. what a header, a shape line or a `size` or `index` line declares;
 2. an index, if it stands alone on the left, in `over`, or has a range, or is all of an index
    position (`x[i]`);
-3. a size, if it stands in the bound of a range;
-4. a tensor of rank 0 (defined, listed in the header, or somewhere read as `lr[]`);
+3. a tensor of rank 0 (defined, listed in the header, or somewhere read as `lr[]`);
+4. a size, if it stands in the bound of a range or in a `where` condition;
 5. the implied size of an index (`K` where k is an index) or dimension (`A_0`);
 6. an index, if it stands anywhere in an index position (`x[i + k]`).
 """
@@ -37,7 +37,7 @@ class _Scope:
     whole: dict[str, None] = field(default_factory=dict)
     inside: dict[str, None] = field(default_factory=dict)
     bounds: dict[str, None] = field(default_factory=dict)
-    bare: dict[str, None] = field(default_factory=dict)
+    bare: dict[str, Loc] = field(default_factory=dict)
     spots: dict[str, Loc] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class Equations:
     def bare(self, token: Token) -> Expr:
         """A name that stands alone; for now it passes for an index."""
         self.spot(token)
-        self._scope.bare.setdefault(token.text)
+        self._scope.bare.setdefault(token.text, token.loc)
         return Index(token.text)
 
     def on_left(self, lhs: Sequence[Expr]) -> None:
@@ -98,6 +98,7 @@ class Equations:
     def access(self, token: Token, indices: tuple[Expr, ...]) -> Expr:
         """`tensor[indices]`."""
         self.spot(token)
+        self._scope.spots.setdefault(f"{token.text}[{len(indices)}]", token.loc)
         if self.tensors.get(token.text) is None:
             self.tensors[token.text] = len(indices)
         self.position(indices)
@@ -113,7 +114,7 @@ class Equations:
                         self._scope.whole.setdefault(item.name)
 
     def bounds(self, exprs: Iterable[Expr]) -> None:
-        """The bounds of a range."""
+        """The bounds of a range, or a `where` condition."""
         for expr in exprs:
             for item in walk(expr):
                 if isinstance(item, Index):
@@ -149,10 +150,10 @@ class Equations:
                     scope.spots[name],
                     OpError,
                 )
-        for name in scope.bare:
+        for name, loc in scope.bare.items():
             meaning = self.meaning(name, scope, bounded, implied)
             if meaning is None:
-                raise fail(self._unknown(name, scope), scope.spots[name])
+                raise fail(self._unknown(name, scope), loc)
             values[Index(name)] = meaning
         ranges: list[Range] = []
         for r in draft.ranges:
@@ -175,11 +176,9 @@ class Equations:
             return Size(name)
         if name in self.indices or name in scope.certain or name in scope.whole:
             return Index(name)
-        if name in bounded:
-            return Size(name)
-        if name in self.tensors and not self.tensors[name]:
-            return Access(name, ())
-        if name in implied or self._names_dimension(name):
+        if name in self.tensors:
+            return None if self.tensors[name] else Access(name, ())
+        if name in bounded or name in implied or self._names_dimension(name):
             return Size(name)
         return Index(name) if name in scope.inside else None
 
@@ -228,8 +227,12 @@ def undeclared(
                 elif isinstance(item, Range):
                     names._scope.certain.setdefault(item.index)
                     names.bounds((_bared(item.lo), _bared(item.hi)))
-                elif isinstance(item, Reduce) and item.indices != OPEN:
-                    names._scope.certain.update(dict.fromkeys(item.indices))
+                elif isinstance(item, Reduce):
+                    if item.indices != OPEN:
+                        names._scope.certain.update(dict.fromkeys(item.indices))
+                    if item.where is not None:
+                        names.bounds((_bared(item.where),))
+        names.bounds(map(_bared, eq.conditions))
         names.end(Draft(eq.tensor, eq.lhs, eq.rhs, eq.ranges, eq.conditions, None, Loc("", 0)))
     bounded, implied = names._sizes_by_use()
     wrong: dict[Expr, None] = {}

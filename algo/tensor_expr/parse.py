@@ -48,9 +48,16 @@ def parse(
     parser.program()
     names = parser.names
     drafts = names.resolve()
-    asked = (
-        parser.returns if returns is None else ([returns] if isinstance(returns, str) else returns)
-    )
+    defined = list(dict.fromkeys(draft.tensor for draft in drafts))
+    inputs = [t for t in parser.shaped if t.text in names.tensors]  # their extents are formulas
+    for token in parser.returned + [t for t in parser.shaped if t not in inputs]:
+        if token.text not in defined:
+            raise fail(
+                f"no equation defines {token.text}; defined are {', '.join(defined)}", token.loc
+            )
+    asked: Sequence[str] | None = [token.text for token in parser.returned] or None
+    if returns is not None:
+        asked = [returns] if isinstance(returns, str) else returns
     where = drafts[0].loc if drafts else start
     return make_op(name or parser.name, drafts, parser.params, asked, names.shapes, where)
 
@@ -63,7 +70,8 @@ class _Parser:
         self.at = 0
         self.name: str | None = None
         self.params: list[Param] | None = None
-        self.returns: list[str] | None = None
+        self.returned: list[Token] = []
+        self.shaped: list[Token] = []
         self.names = Equations()
 
     # -- tokens
@@ -134,9 +142,14 @@ class _Parser:
                 break
         self.expect(")", "after the parameters")
         if self.accept("->"):
-            self.returns = [self.identifier("a returned tensor").text]
+            self.returned = [self.identifier("a returned tensor")]
             while self.accept(","):
-                self.returns.append(self.identifier("a returned tensor").text)
+                self.returned.append(self.identifier("a returned tensor"))
+        if self.sees("="):
+            name = self.name
+            raise fail(
+                f"tensors are indexed with brackets; write {name}[...] = ...", self.token.loc
+            )
         self.expect(":", "after the header")
 
     def type(self, param: Token) -> TensorType:
@@ -181,6 +194,7 @@ class _Parser:
         self.expect("[", f"and the extents of {target.text}, as in {target.text}: [M, N]")
         if target.text in self.names.shapes:
             raise fail(f"the shape of {target.text} is declared twice", target.loc)
+        self.shaped.append(target)
         dims = self.expressions("]", f"after the extents of {target.text}")
         self.names.declare(target.text, dims)
 
@@ -216,8 +230,8 @@ class _Parser:
             return token.text
         self.at -= token.kind != "end"
         if token.text in ("-=", "/="):
-            better = "+=" if token.text == "-=" else "*="
-            raise fail(f"{token.text} is no reduction; use {better} on the right value", token.loc)
+            better = "+= -(...)" if token.text == "-=" else "*= 1 / (...)"
+            raise fail(f"{token.text} is no reduction; write {better}", token.loc)
         if token.text in ("(", "=="):
             wrong = {"(": "[ for the indices", "==": "= to define a tensor"}[token.text]
             raise fail(f"expected {wrong}, got '{token.text}'", token.loc)
@@ -230,9 +244,14 @@ class _Parser:
             if self.token.kind == "name" and self.peek().text == "in":
                 ranges.append(self.range())
             else:
-                conditions.append(self.expression())
+                conditions.append(self.condition())
             if not self.accept(","):
                 return
+
+    def condition(self) -> Expr:
+        found = self.expression()
+        self.names.bounds((found,))
+        return found
 
     def range(self) -> Range:
         token = self.identifier("an index")
@@ -375,7 +394,7 @@ class _Parser:
                 if option.text == "over":
                     over, ranges = self.over()
                 elif option.text == "where":
-                    where = self.expression()
+                    where = self.condition()
                 elif option.text == "dtype":
                     word = self.identifier("an element type")
                     dtype = BY_NAME.get(word.text)
@@ -399,10 +418,8 @@ class _Parser:
             return Reduce(name, over, args[0], ranges, where, dtype)
         if options:
             option = next(iter(options.values()))
-            raise fail(
-                f"{option.text}= belongs to a reduction; {token.text} has {len(args)} arguments",
-                option.loc,
-            )
+            what = f"{token.text} of {_count(len(args))}" if name in REDUCERS else token.text
+            raise fail(f"{option.text}= belongs to a reduction, which {what} is not", option.loc)
         return self.apply(token, name, args)
 
     def apply(self, token: Token, name: str, args: list[Expr]) -> Expr:
@@ -428,8 +445,7 @@ class _Parser:
 
     def arity(self, token: Token, args: list[Expr], expected: int) -> None:
         if len(args) != expected:
-            plural = "argument" if expected == 1 else "arguments"
-            raise fail(f"{token.text} takes {expected} {plural}, got {len(args)}", token.loc)
+            raise fail(f"{token.text} takes {_count(expected)}, got {len(args)}", token.loc)
 
     def over(self) -> tuple[tuple[str, ...], tuple[Range, ...]]:
         """`k`, `(k,)`, `(k in 0:K, l)` or `()`."""
@@ -464,6 +480,10 @@ def _value(token: Token) -> int | float:
         )
     except ValueError:
         raise fail(f"'{token.text}' is no number", token.loc) from None
+
+
+def _count(arguments: int) -> str:
+    return "1 argument" if arguments == 1 else f"{arguments} arguments"
 
 
 def _shown(token: Token) -> str:

@@ -120,20 +120,19 @@ def _opened(
         return rhs, ()
     for lifted in dict.fromkeys((_liftable(reductions, left), ())):
         bare = _without(rhs, lifted)
-        closed = frozenset(item for item in walk(bare) if isinstance(item, Reduce) and item.ranges)
+        inner_first = [item for item in walk(bare) if isinstance(item, Reduce)]
+        closed = frozenset(item for item in inner_first if item.ranges)
         while True:
             proposal = reopen(bare, closed)
             try:
                 bound = bind(proposal, left, (*ranges, *lifted), conditions, accumulates)
             except BindingError:
-                break
-            if bound.rhs is rhs:
-                return proposal, lifted
-            wrong = {
-                mine
-                for mine, found in zip(_nested(bare), _nested(bound.rhs), strict=True)
-                if mine.indices != found.indices
-            }
+                wrong = set([item for item in inner_first if item not in closed][:1])
+            else:
+                if bound.rhs is rhs:
+                    return proposal, lifted
+                pairs = zip(_nested(bare), _nested(bound.rhs), strict=True)
+                wrong = {mine for mine, found in pairs if mine.indices != found.indices}
             if wrong <= closed:
                 break
             closed |= wrong

@@ -57,8 +57,9 @@ def make_op(
     _single_assignment(drafts, {p.name for p in inputs}, loc)
     _names(drafts, inputs, shapes)
     out = _returns(drafts, returns, loc)
+    formulas = {p.name for p in inputs if p.type.dims is None}  # extents a header cannot say
     for tensor in shapes:
-        if tensor not in {d.tensor for d in drafts}:
+        if tensor not in {d.tensor for d in drafts} | formulas:
             raise fail(
                 f"a shape is declared for {tensor}, which no equation defines; "
                 f"an input's shape belongs to the header",
@@ -138,7 +139,8 @@ def _ranks(drafts: Sequence[Draft], params: Sequence[Param]) -> None:
             known = ranks.setdefault(tensor, rank)
             if known != rank:
                 raise draft.error(
-                    f"{tensor} has {_indices(rank)} here and {_indices(known)} elsewhere", tensor
+                    f"{tensor} has {_indices(rank)} here and {_indices(known)} elsewhere",
+                    f"{tensor}[{rank}]",
                 )
 
 
