@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
 
 from ..algo.dtypes import DType, TensorType
 from ..algo.tensor_expr.check import check
@@ -36,10 +35,12 @@ def assemble(
     found: Sequence[Cotangent],
     results: Sequence[Cotangent],
     extra: Mapping[str, Equation],
+    saved: Sequence[str],
 ) -> Op:
     """The gradient operator: `found` are the cotangents of tensors in an order in which each reads
     earlier ones only (a recurrence and the temporaries that are part of it excepted), `results`
-    those of parameters, `extra` further equations that read what the forward computation defines.
+    those of parameters, `extra` further equations that read what the forward computation defines,
+    `saved` tensors that are given instead of being computed again.
     """
     checked = check(op)
     given = {c.name: c.seed.tensor for c in found if c.is_given and c.seed is not None}
@@ -50,9 +51,9 @@ def assemble(
     extents = {c.name: c.shape for c in every}
     backward = [_renamed(_map(eq, simplify), given) for c in every for eq in c.equations()]
     backward = _needed(_without_copies(backward, returns, extents), returns)
-    equations = [*_forward(checked, normal, backward, extra), *backward]
-    shapes = _shapes(op, normal, every, equations)
-    params = _params(op, checked, seeds, equations, shapes)
+    equations = [*_forward(checked, normal, backward, extra, saved), *backward]
+    shapes = _shapes(op, checked, seeds, every, equations, saved)
+    params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
@@ -186,7 +187,11 @@ def _closure(start: Iterable[str], equations_of: Callable[[str], Iterable[Equati
 
 
 def _forward(
-    checked: Checked, normal: Normal, backward: Sequence[Equation], extra: Mapping[str, Equation]
+    checked: Checked,
+    normal: Normal,
+    backward: Sequence[Equation],
+    extra: Mapping[str, Equation],
+    saved: Sequence[str],
 ) -> list[Equation]:
     """What has to be computed again: an equation as it was, unless a reduction inside it is
     needed for itself."""
@@ -200,6 +205,8 @@ def _forward(
     def equations_of(name: str) -> Iterable[Equation]:
         if name in extra:
             return (extra[name],)
+        if name in saved:
+            return ()
         return plain.get(name) or split.get(name, ())
 
     needed = _closure({a.tensor for eq in backward for a in reads(eq)}, equations_of)
@@ -207,11 +214,12 @@ def _forward(
     for tensor, equations in plain.items():
         own_parts = [t for t, owner in normal.temporaries.items() if owner == tensor]
         parts = [eq for t in own_parts if t in needed for eq in split[t]]
-        if parts and not is_recurrence(equations):
+        wanted = tensor in needed and tensor not in saved
+        if parts and wanted and not is_recurrence(equations):
             parts = [eq for t in own_parts for eq in split[t]]
-            out += parts + (split[tensor] if tensor in needed else [])
+            out += parts + split[tensor]
         else:
-            out += (equations if tensor in needed else []) + parts
+            out += (equations if wanted else []) + parts
         out += [eq for name, eq in extra.items() if name in needed and _of(eq, tensor, own_parts)]
     return out
 
@@ -227,15 +235,18 @@ def _params(
     seeds: Mapping[str, str],
     equations: Sequence[Equation],
     shapes: Mapping[str, tuple[Expr, ...]],
+    saved: Sequence[str],
 ) -> tuple[Param, ...]:
-    """The parameters of `op` that are read or say a size that is used, then the cotangents."""
+    """The parameters of `op` that are read or say a size that is used, then those of `saved` that
+    are read, then the cotangents."""
     types = {p.name: p.type.dtype for p in op.params}
     if all(types.values()):
         known = {name: dtype for name, dtype in types.items() if dtype is not None}
         types |= infer(checked, known)
     read = {a.tensor for eq in equations for a in reads(eq)}
     used = dict.fromkeys(sizes_of(_roots(equations, shapes)))
-    primal = [Param(p.name, _type(types[p.name], checked.shapes[p.name])) for p in op.params]
+    names = [*(p.name for p in op.params), *(name for name in saved if name in read)]
+    primal = [Param(name, _type(types.get(name), checked.shapes[name])) for name in names]
     cotangents = [
         Param(seed, _type(types.get(name), checked.shapes[name])) for name, seed in seeds.items()
     ]
@@ -275,11 +286,27 @@ def _roots(equations: Sequence[Equation], shapes: Mapping[str, tuple[Expr, ...]]
 
 
 def _shapes(
-    op: Op, normal: Normal, cotangents: Sequence[Cotangent], equations: Sequence[Equation]
+    op: Op,
+    checked: Checked,
+    seeds: Mapping[str, str],
+    cotangents: Sequence[Cotangent],
+    equations: Sequence[Equation],
+    saved: Sequence[str],
 ) -> dict[str, tuple[Expr, ...]]:
-    """The extents that must be declared: of what is scattered into, and what `op` declares."""
-    out = {**op.shapes, **{n: s for c in cotangents for n, s in zip(c.parts(), repeat(c.shape))}}
-    return {eq.tensor: out[eq.tensor] for eq in equations if eq.tensor in out}
+    """The extents that must be declared: of inputs, where they are formulas; of what is scattered
+    into; and those that `op` declares."""
+    read = {a.tensor for eq in equations for a in reads(eq)}
+    given = {**{name: name for name in saved if name in read}, **seeds}
+    formulas = {
+        param: checked.shapes[name]
+        for name, param in given.items()
+        if _type(None, checked.shapes[name]).dims is None
+    }
+    scattered = {n: c.shape for c in cotangents for n in c.parts()}
+    defined = {eq.tensor for eq in equations}
+    inner = {n: s for n, s in {**op.shapes, **scattered}.items() if n in defined}
+    outer = {n: s for n, s in op.shapes.items() if n in read - defined}
+    return {**outer, **formulas, **inner}
 
 
 def _hints(cotangent: Cotangent) -> list[list[str]]:

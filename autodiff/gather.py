@@ -80,7 +80,7 @@ def contribution(
         return Scatter(access.indices, statement.ranges, statement.where, value)
     fresh: dict[Expr, Expr] = {Index(r.index): Index(own(r.index)) for r in statement.ranges}
     ranges = {fresh[Index(r.index)]: r for r in statement.ranges}
-    hints = tuple(e.name if isinstance(e, Index) else None for e in access.indices)
+    hints = tuple(_hint(e) for e in access.indices)
     here = Access(access.tensor, tuple(place(d) for d in range(len(shape))))
     value = substitute(substitute(value, {access: here}), fresh)
     equal = [
@@ -91,6 +91,14 @@ def contribution(
     system.solve()
     inside = [_between(place(dim), Const(0), extent) for dim, extent in enumerate(shape)]
     return replace(system.term([c for pair in inside for c in pair]), hints=hints)
+
+
+def _hint(index: Expr) -> str | None:
+    """The name of an index that alone, with coefficient 1 or -1, says where an access goes."""
+    form = linear(index)
+    names = indices_of(index)
+    alone = form is not None and len(names) == 1 and form.of(Index(names[0])) in (1, -1)
+    return names[0] if alone else None
 
 
 class _System:

@@ -6,9 +6,11 @@ plain; other dimensions and clashes take letters that the equation has free.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
+from string import ascii_lowercase
 
+from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.expr import Expr, Index, Range, Reduce, children, transform
 from ..algo.tensor_expr.op import Equation
 
@@ -25,15 +27,17 @@ def named(eq: Equation, hints: Sequence[Sequence[str]], taken: Collection[str]) 
     for name in free:
         tries = hints[int(name[1:])] if name[0] == "%" and int(name[1:]) < len(hints) else ()
         wanted = (*tries, _base(name))
-        names[name] = _first(wanted, bases, {*taken, *names.values()})
+        names[name] = _first(chain(wanted, _letters(LETTERS, bases)), {*taken, *names.values()})
     for name, others in conflicts.items():
         busy = {names[other] for other in (*free, *others) if other in names}
-        names[name] = _first((_base(name),), bases, {*taken, *busy})
+        after = ascii_lowercase[ascii_lowercase.find(_base(name)) + 1 :] + ascii_lowercase
+        tries = chain((_base(name),), _letters(after, bases))
+        names[name] = _first(tries, {*taken, *busy})
     ranges = tuple(r for r in (rename_indices(r, names) for r in eq.ranges) if isinstance(r, Range))
     return Equation(
         eq.tensor,
         tuple(rename_indices(e, names) for e in eq.lhs),
-        rename_indices(eq.rhs, names),
+        normalize(rename_indices(eq.rhs, names)),
         ranges,
         None if eq.where is None else rename_indices(eq.where, names),
         eq.reducer,
@@ -87,15 +91,11 @@ def _base(name: str) -> str:
     return name.split("%")[0]
 
 
-def _letters(bases: Collection[str]) -> Iterator[str]:
+def _letters(letters: str, bases: Collection[str]) -> Iterator[str]:
     """Letters that no index of the equation would like to have, then numbered ones."""
-    yield from (letter for letter in LETTERS if letter not in bases)
-    number = 0
-    while True:
-        yield f"i{number}"
-        number += 1
+    yield from (letter for letter in letters if letter not in bases)
+    yield from (f"i{number}" for number in count())
 
 
-def _first(wanted: Sequence[str], bases: Collection[str], taken: Collection[str]) -> str:
-    tries = chain(wanted, _letters(bases))
-    return next(name for name in tries if name and name not in taken)
+def _first(wanted: Iterable[str], taken: Collection[str]) -> str:
+    return next(name for name in wanted if name and name not in taken)

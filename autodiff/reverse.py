@@ -22,13 +22,14 @@ from .gather import Scatter, contribution, own
 from .statements import Normal, Statement, companion, fresh_name, normal
 
 
-def adjoint(op: Op, wrt: tuple[str, ...] | str) -> Op:
+def adjoint(op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = ()) -> Op:
     """The gradient operator of `op` by its parameters `wrt`.
 
     Its parameters are those of `op` that it needs, in their order (one that only says a size is
     kept, unread), then `dC` for every returned tensor C, the cotangent of C. It returns `dA` for
-    every A of `wrt`, of the shape of A: zeros where no result depends on A. `by(dA)` is the result
-    of reading this with several names at once.
+    every A of `wrt`, of the shape of A: zeros where no result depends on A. Returned tensors named
+    in `saved` are taken as parameters, before the cotangents, where the gradient reads them; all
+    else that it needs of the forward computation it computes again.
 
     Conventions (DESIGN section 2): ties of max and min share evenly, `where` selects, duplicate
     gathered elements accumulate, prod is right with zeros. Raises `GradientError` for a name that
@@ -36,7 +37,7 @@ def adjoint(op: Op, wrt: tuple[str, ...] | str) -> Op:
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     _check_names(op, names)
-    made: Op = op.memo(f"adjoint {names}", lambda: _Reverse(op, names).run())
+    made: Op = op.memo(f"adjoint {names} {saved}", lambda: _Reverse(op, names, saved).run())
     return made
 
 
@@ -67,8 +68,8 @@ def refuse_integer(op: Op, name: str, dtype: DType | None) -> None:
 class _Reverse:
     """The state of one differentiation."""
 
-    def __init__(self, op: Op, wrt: tuple[str, ...]) -> None:
-        self.op, self.wrt = op, wrt
+    def __init__(self, op: Op, wrt: tuple[str, ...], saved: tuple[str, ...]) -> None:
+        self.op, self.wrt, self.saved = op, wrt, saved
         self.checked: Checked = check(op)
         self.normal: Normal = normal(self.checked)
         self.taken = {*self.normal.shapes, *self.checked.sizes}
@@ -91,7 +92,9 @@ class _Reverse:
         found = [self.cotangents[t] for t in order if t in self.cotangents]
         found = [c for c in found if c.seed is not None or c.terms or c.scatters]
         results = [self.cotangents[name] for name in self.wrt]
-        return assemble(self.op, self.normal, self.seeds, found, results, self.extra)
+        return assemble(
+            self.op, self.normal, self.seeds, found, results, self.extra, self.saved
+        )
 
     def _name(self, wanted: str) -> str:
         name = fresh_name(wanted, self.taken)

@@ -1,0 +1,128 @@
+"""Gradients in programs: each application contributes the gradient operator of its operator.
+
+The backward pass is ordinary graph: it reads the values of the forward pass that it needs (whether
+they are kept or computed again is a matter of schedules) and is itself differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..algo.dtypes import DType
+from ..algo.errors import GradientError, ShapeError
+from ..algo.graph.build import apply, literal, reachable, region
+from ..algo.graph.elementwise import elementwise
+from ..algo.graph.graph import Apply, ArrayType, Result, Value
+from ..algo.tensor_expr.expr import Access, Cast, Const, Index, Range
+from ..algo.tensor_expr.op import Equation, Op, Param
+from .reverse import adjoint
+
+
+def gradients(value: Value, wrt: Sequence[Value], seed: Value | None = None) -> list[Value]:
+    """The gradient of `value` by each of `wrt`, as values of their shapes and types.
+
+    `seed` is the cotangent of `value`; without it `value` must be a scalar, and the seed is 1.
+    Where `value` does not depend on one of `wrt` its gradient is zeros. Raises `GradientError` for
+    integers on either side and for a `value` that is no scalar, `ShapeError` for a seed that does
+    not fit.
+    """
+    _check(value, wrt, seed)
+    nodes = reachable([value])
+    sources = set(wrt)
+    depends: set[Apply] = set()
+
+    def matters(v: Value) -> bool:
+        return v.type.dtype.is_float and (
+            v in sources or (isinstance(v, Result) and v.apply in depends)
+        )
+
+    for node in nodes:
+        if any(map(matters, node.args)):
+            depends.add(node)
+    with region("backward"):
+        start = literal(np.ones((), value.type.dtype.numpy)) if seed is None else seed
+        cotangents: dict[Value, Value] = {value: start}
+        by_node = _results(nodes, value)
+        for node in reversed([n for n in nodes if n in depends]):
+            given = [r for r in by_node[node] if r in cotangents]
+            if given:
+                _pull(node, given, [p for p, v in enumerate(node.args) if matters(v)], cotangents)
+        return [cotangents[v] if v in cotangents else zeros(v.type) for v in wrt]
+
+
+def zeros(kind: ArrayType) -> Value:
+    """An array of zeros."""
+    lhs = tuple(Index(f"i{axis}") for axis in range(len(kind.shape)))
+    ranges = tuple(
+        Range(at.name, Const(0), Const(size)) for at, size in zip(lhs, kind.shape, strict=True)
+    )
+    equation = Equation("y", lhs, Const(0.0, kind.dtype), ranges)
+    return apply(Op("zeros", (), (equation,), ("y",)), ())[0]
+
+
+def cast(value: Value, dtype: DType) -> Value:
+    """`value` converted to another element type, the same value if it has it already."""
+    if value.type.dtype is dtype:
+        return value
+    lhs = tuple(Index(f"i{axis}") for axis in range(len(value.type.shape)))
+    equation = Equation("y", lhs, Cast(dtype, Access("x", lhs)))
+    return apply(Op("cast", (Param("x"),), (equation,), ("y",)), (value,))[0]
+
+
+def _pull(
+    node: Apply, given: Sequence[Result], positions: Sequence[int], cotangents: dict[Value, Value]
+) -> None:
+    """Adds what one application contributes to the cotangents of its arguments."""
+    op = node.op
+    returns = tuple(op.returns[r.position] for r in given)
+    part = op if returns == op.returns else _returning(op, returns)
+    wrt = tuple(op.params[p].name for p in positions)
+    back = adjoint(part, wrt, saved=returns)
+    values = dict(zip((p.name for p in op.params), node.args, strict=True))
+    values |= dict(zip(returns, given, strict=True))
+    primal = [values[p.name] for p in back.params[: -len(returns)]]
+    found = apply(back, [*primal, *(cotangents[r] for r in given)])
+    for position, amount in zip(positions, found, strict=True):
+        arg = node.args[position]
+        amount = cast(amount, arg.type.dtype)
+        before = cotangents.get(arg)
+        cotangents[arg] = amount if before is None else elementwise("add", before, amount)
+
+
+def _returning(op: Op, returns: tuple[str, ...]) -> Op:
+    """The operator with fewer results; the adjoint leaves out what they do not need."""
+    made: Op = op.memo(
+        f"returning {returns}",
+        lambda: Op(op.name, op.params, op.equations, returns, op.shapes, op.locations),
+    )
+    return made
+
+
+def _results(nodes: Sequence[Apply], value: Value) -> dict[Apply, list[Result]]:
+    """The results of each application that are used, by position."""
+    out: dict[Apply, dict[Result, None]] = {node: {} for node in nodes}
+    for v in (value, *(arg for node in nodes for arg in node.args)):
+        if isinstance(v, Result):
+            out[v.apply].setdefault(v)
+    return {node: sorted(found, key=lambda r: r.position) for node, found in out.items()}
+
+
+def _check(value: Value, wrt: Sequence[Value], seed: Value | None) -> None:
+    if not value.type.dtype.is_float:
+        raise GradientError(
+            f"gradient of a value of type {value.type}: only floats have gradients"
+        )
+    for v in wrt:
+        if not v.type.dtype.is_float:
+            raise GradientError(
+                f"gradient by a value of type {v.type}: only floats have gradients; leave it out"
+            )
+    if seed is None and value.type.shape:
+        raise GradientError(
+            f"gradient of a value of type {value.type}: expected a scalar; reduce it first, "
+            "or give its cotangent as seed"
+        )
+    if seed is not None and seed.type.shape != value.type.shape:
+        raise ShapeError(f"the seed of a value of type {value.type} has type {seed.type}")
