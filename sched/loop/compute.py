@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Expr, Index, substitute
 from .carried import check_dependence, check_order
+from .copies import own_dims
 from .dependences import dependences
 from .flow import check_flow
 from .names import find_loop, index_of, suggest_from
@@ -18,6 +19,7 @@ from .regions import region
 from .relations import from_data
 from .storage import cells, place, reads
 from .tree import around_loop, edit, remove, seq, steps_to, with_tree
+from .witness import at
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,11 @@ class ComputeAt(Primitive):
             if any(map(from_data, stmt.lhs)):
                 raise ScheduleError(
                     f"{self.who}: elements of {tensor} are chosen by data when it is written"
-                    f"{_loc(stmt)}; which of them are needed is not known"
+                    f"{at(stmt)}; which of them are needed is not known"
                 )
             if any(r.tensor == stmt.buffer and r.indices != stmt.lhs for r in reads(stmt)):
                 raise ScheduleError(
-                    f"{self.who}: {tensor} is a recurrence{_loc(stmt)}, whose elements need each "
+                    f"{self.who}: {tensor} is a recurrence{at(stmt)}, whose elements need each "
                     "other; it is computed as a whole"
                 )
         own = {stmt.buffer for stmt in group}
@@ -73,7 +75,7 @@ class ComputeAt(Primitive):
         outside = next((user for user in users if user.name not in inside), None)
         if outside is not None:
             raise ScheduleError(
-                f"{self.who}: {outside.name}{_loc(outside)} also reads {tensor}, outside loop "
+                f"{self.who}: {outside.name}{at(outside)} also reads {tensor}, outside loop "
                 f"{loop.name}; compute it there first, or choose a loop around both"
             )
         after = place(self.apply(nest))
@@ -100,7 +102,9 @@ class ComputeAt(Primitive):
         names = {stmt.name for stmt in group}
         loop = find_loop(nest, self.loop, self.who)
         around = [*around_loop(nest.tree, loop.name), loop]
-        outer = _outer_names(around, group)
+        used = {dim for stmt in group for dim in stmt.dims}
+        used |= {f"d{n}" for stmt in group for n in range(len(stmt.lhs))}
+        outer = own_dims(around, used)
         stmts = dict(nest.stmts)
         for stmt in self._needed(nest, group, around, outer):
             stmts[stmt.name] = stmt
@@ -146,8 +150,10 @@ class ComputeAt(Primitive):
                 needed[stmt.buffer] = region(
                     nest, tensor, touched, levels, names, self.who
                 ).conditions
-            at: dict[Expr, Expr] = {Index(d): e for d, e in zip(coordinates, stmt.lhs, strict=True)}
-            extra = tuple(substitute(condition, at) for condition in needed[stmt.buffer])
+            cell: dict[Expr, Expr] = {
+                Index(d): e for d, e in zip(coordinates, stmt.lhs, strict=True)
+            }
+            extra = tuple(substitute(condition, cell) for condition in needed[stmt.buffer])
             made = replace(stmt, dims=(*repeated, *stmt.dims), domain=(*stmt.domain, *extra))
             users.append(made)
             yield made
@@ -155,24 +161,6 @@ class ComputeAt(Primitive):
 
 def _reads_any(stmt: Stmt, buffers: set[str]) -> bool:
     return any(read.tensor in buffers for read in reads(stmt))
-
-
-def _loc(stmt: Stmt) -> str:
-    return f" ({stmt.loc})" if stmt.loc else ""
-
-
-def _outer_names(around: list[Loop], group: list[Stmt]) -> dict[str, str]:
-    """A dim for each loop around, named like it and unlike all that the statements have."""
-    used = {dim for stmt in group for dim in stmt.dims}
-    used |= {f"d{n}" for stmt in group for n in range(len(stmt.lhs))}
-    found: dict[str, str] = {}
-    for loop in around:
-        name = index_of(loop.name)
-        while name in used:
-            name += "_"
-        used.add(name)
-        found[loop.name] = name
-    return found
 
 
 def _only(tree: Tree, names: set[str]) -> Tree | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .nest import Leaf, Loop, Seq, Stmt, Tree
+from .nest import Loop, Seq, Stmt, Tree
 from .relations import primed, text
-from .tree import steps_to
+from .tree import way_to
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,7 @@ class Relative:
 
 def relative(tree: Tree, a: str, b: str) -> Relative:
     """How the tree orders statement `a` against `b`."""
-    one, two = (
-        steps_to(tree, lambda node, s=s: isinstance(node, Leaf) and node.stmt == s) or []
-        for s in (a, b)
-    )
+    one, two = way_to(tree, a), way_to(tree, b)
     shared: list[Loop] = []
     for (node, m), (other, n) in zip(one, two, strict=False):
         if node is not other:

@@ -10,7 +10,7 @@ from .carried import check_order
 from .names import find_loop, fresh, index_of
 from .nest import Loop, Nest, Seq, Tree, leaves
 from .primitive import Primitive
-from .tree import edit, seq, steps_to, with_tree, wrap
+from .tree import edit, seq, way_to_loop, with_tree, wrap
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Reorder(Primitive):
 
     def _chain(self, nest: Nest, named: list[Loop]) -> tuple[list[Loop], dict[int, Seq]]:
         """The loops down to the deepest named one, and the sequences below the n-th of them."""
-        ways = [steps_to(nest.tree, lambda node, loop=loop: node is loop) or [] for loop in named]
+        ways = [way_to_loop(nest.tree, loop.name) for loop in named]
         deepest = max(range(len(named)), key=lambda n: len(ways[n]))
         chain: list[Loop] = []
         between: dict[int, Seq] = {}

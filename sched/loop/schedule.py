@@ -77,7 +77,7 @@ class Schedule:
         self, loop: str, factor: int, into: tuple[str, str] | None = None, tail: str = "guard"
     ) -> Schedule:
         """for i ==> for io: for ii in 0:factor. See `Split`."""
-        return self.then(Split(loop, factor, None if into is None else tuple(into), tail))
+        return self.then(Split(loop, factor, into, tail))
 
     def tile(self, loops: Mapping[str, int] | None = None, /, **factors: int) -> Schedule:
         """tile(i=8, j=48): for i: for j ==> for io: for jo: for ii: for ji. See `Tile`."""

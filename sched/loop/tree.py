@@ -32,16 +32,24 @@ def steps_to(tree: Tree, found: Callable[[Tree], bool]) -> list[Step] | None:
     return None
 
 
+def way_to(tree: Tree, stmt: str) -> list[Step]:
+    """The way from the root to a statement."""
+    return steps_to(tree, lambda node: isinstance(node, Leaf) and node.stmt == stmt) or []
+
+
+def way_to_loop(tree: Tree, name: str) -> list[Step]:
+    """The way from the root to a loop, itself excluded."""
+    return steps_to(tree, lambda node: isinstance(node, Loop) and node.name == name) or []
+
+
 def around_stmt(tree: Tree, stmt: str) -> list[Loop]:
     """The loops around a statement, outermost first."""
-    steps = steps_to(tree, lambda node: isinstance(node, Leaf) and node.stmt == stmt)
-    return [node for node, _ in steps or () if isinstance(node, Loop)]
+    return [node for node, _ in way_to(tree, stmt) if isinstance(node, Loop)]
 
 
 def around_loop(tree: Tree, name: str) -> list[Loop]:
     """The loops around a loop, outermost first, without itself."""
-    steps = steps_to(tree, lambda node: isinstance(node, Loop) and node.name == name)
-    return [node for node, _ in steps or () if isinstance(node, Loop)]
+    return [node for node, _ in way_to_loop(tree, name) if isinstance(node, Loop)]
 
 
 def loop_named(tree: Tree, name: str) -> Loop:

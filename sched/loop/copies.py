@@ -1,0 +1,132 @@
+"""How a tile is copied: the statements of `stage`, their domains, and the loops around them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...algo import isl
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.expr import Access, Expr, Index, indices_of, sizes_of
+from .layout import loop_names, loop_values
+from .names import index_of
+from .nest import Leaf, Loop, Nest, Stmt, Tree
+from .regions import Cell, region
+from .relations import primed, text
+from .tree import around_stmt
+
+Inner = tuple[str, Expr, str, int | None]
+"""A loop of the copy's own: last component of its name, value, kind, extent."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The loops of a copy.
+
+    `own` names a dim for each loop around that must be repeated; `values` gives every loop
+    around its value over these dims and the coordinates; `inner` are the loops of the copy.
+    """
+
+    own: Mapping[str, str]
+    values: Mapping[str, Expr]
+    inner: tuple[Inner, ...]
+
+
+def own_dims(around: Sequence[Loop], used: Collection[str]) -> dict[str, str]:
+    """A dim for each loop, named like it and unlike all that are used."""
+    taken = set(used)
+    found: dict[str, str] = {}
+    for loop in around:
+        name = index_of(loop.name)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found[loop.name] = name
+    return found
+
+
+def plain(around: Sequence[Loop], names: Sequence[str], layout: tuple[Expr, ...] | None) -> Shape:
+    """Repeated for every loop around; inside, a loop a dimension or a storage axis."""
+    own = own_dims(around, names)
+    values: dict[str, Expr] = {loop: Index(name) for loop, name in own.items()}
+    axes: list[tuple[str, Expr]] = [(name, Index(name)) for name in names]
+    if layout is not None:
+        axes = list(zip(loop_names(layout, names), loop_values(layout, names), strict=True))
+    return Shape(own, values, tuple((name, value, "serial", None) for name, value in axes))
+
+
+def mirrored(nest: Nest, writer: Stmt, depth: int, names: Sequence[str]) -> Shape | None:
+    """The writer's own loops, the outermost `depth` being those around the copy.
+
+    Loops that the element's coordinates do not determine (those of the reduction) are repeated
+    outside and left out inside. None where the rest would not tell all elements apart.
+    """
+    if writer.lhs != tuple(map(Index, names)):
+        return None
+    chain = around_stmt(nest.tree, writer.name)
+
+    def follows(loop: Loop) -> bool:
+        return set(indices_of(loop.values[writer.name])) <= set(names)
+
+    own = own_dims([loop for loop in chain[:depth] if not follows(loop)], names)
+    values: dict[str, Expr] = {
+        loop.name: Index(own[loop.name]) if loop.name in own else loop.values[writer.name]
+        for loop in chain[:depth]
+    }
+    inner = tuple(
+        (index_of(loop.name), loop.values[writer.name], loop.kind, loop.extent)
+        for loop in chain[depth:]
+        if follows(loop) and indices_of(loop.values[writer.name])
+    )
+    known = [values[loop.name] for loop in chain[:depth] if loop.name not in own]
+    if not _tell_apart([*known, *(value for _, value, _, _ in inner)], names):
+        return None
+    return Shape(own, values, inner)
+
+
+def _tell_apart(values: Sequence[Expr], names: Sequence[str]) -> bool:
+    """Do these values of loops differ for different elements?"""
+    second = primed(names)
+    marked = [f"{name}'" for name in names]
+    same = [f"{text(value)} = {text(value, second)}" for value in values]
+    differ = [f"{isl.ident(a)} != {isl.ident(b)}" for a, b in zip(names, marked, strict=True)]
+    apart = " or ".join(differ) or "1 = 0"
+    points = isl.make_set([*names, *marked], [*same, f"({apart})"], sizes_of(values))
+    return isl.is_empty(points) is isl.Answer.YES
+
+
+def copy(
+    nest: Nest,
+    label: str,
+    buffers: tuple[str, str],
+    touched: Sequence[tuple[Stmt, Cell]],
+    around: Sequence[Loop],
+    shape: Shape,
+    names: tuple[str, ...],
+    who: str,
+) -> tuple[Stmt, Tree]:
+    """The statement that copies the touched elements between buffers, and its loops.
+
+    `buffers` are target and source, of which the tile's own is not in the nest yet. A copy out
+    of the tile must not write more than was computed: the elements must form one convex block.
+    """
+    target, source = buffers
+    tensor = next(nest.buffers[name].tensor for name in buffers if name in nest.buffers)
+    free = [loop for loop in around if loop.name in shape.own]
+    dims = tuple(shape.own[loop.name] for loop in free)
+    found = region(nest, tensor, touched, free, (dims, names), who)
+    if not found.exact and nest.buffers.get(target) is not None:
+        raise ScheduleError(
+            f"{who}: the elements of {tensor} written under loop {around[-1].name} are no convex "
+            "block, so they cannot be copied out as one"
+        )
+    cell: tuple[Expr, ...] = tuple(map(Index, names))
+    loc = touched[0][0].loc
+    stmt = Stmt(
+        label, (*dims, *names), found.conditions, target, cell, Access(source, cell), None,
+        (tensor, cell), loc,
+    )  # fmt: skip
+    tree: Tree = Leaf(label)
+    for name, value, kind, extent in reversed(shape.inner):
+        tree = Loop(f"{label}.{name}", {label: value}, tree, kind, extent)
+    return stmt, tree
