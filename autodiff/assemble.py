@@ -49,7 +49,12 @@ def assemble(
     every = [*made, *results]
     returns = [c.name for c in results]
     extents = {c.name: c.shape for c in every}
-    backward = [_renamed(_map(eq, simplify), given) for c in every for eq in c.equations()]
+    floats = {c.name for c in every} | set(seeds.values())
+    backward = [
+        _renamed(_map(eq, lambda e: simplify(e, floats)), given)
+        for c in every
+        for eq in c.equations()
+    ]
     backward = _needed(_without_copies(backward, returns, extents), returns)
     equations = [*_forward(checked, normal, backward, extra, saved), *backward]
     shapes = _shapes(op, checked, seeds, every, equations, saved)

@@ -144,8 +144,11 @@ def pullback(
                     found.setdefault(arg, []).extend(_under(term.guards, part))
         if not isinstance(item, Access):
             found.pop(item, None)
+    floats = {
+        item.tensor for seed in seeds for item in walk(seed.value) if isinstance(item, Access)
+    }
     return {
-        access: simplify(_assembled(_merged(found[access])))
+        access: simplify(_assembled(_merged(found[access])), floats)
         for access in _reading_order(body)
         if found.get(access)
     }

@@ -111,9 +111,7 @@ def _results(nodes: Sequence[Apply], value: Value) -> dict[Apply, list[Result]]:
 
 def _check(value: Value, wrt: Sequence[Value], seed: Value | None) -> None:
     if not value.type.dtype.is_float:
-        raise GradientError(
-            f"gradient of a value of type {value.type}: only floats have gradients"
-        )
+        raise GradientError(f"gradient of a value of type {value.type}: only floats have gradients")
     for v in wrt:
         if not v.type.dtype.is_float:
             raise GradientError(

@@ -92,9 +92,7 @@ class _Reverse:
         found = [self.cotangents[t] for t in order if t in self.cotangents]
         found = [c for c in found if c.seed is not None or c.terms or c.scatters]
         results = [self.cotangents[name] for name in self.wrt]
-        return assemble(
-            self.op, self.normal, self.seeds, found, results, self.extra, self.saved
-        )
+        return assemble(self.op, self.normal, self.seeds, found, results, self.extra, self.saved)
 
     def _name(self, wanted: str) -> str:
         name = fresh_name(wanted, self.taken)

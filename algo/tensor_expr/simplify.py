@@ -1,20 +1,22 @@
-"""Rewriting scalar expressions to what a person would write, exact on every float.
+"""Rewriting scalar expressions to what a person would write, exact on every value.
 
 A rule is a named value: a pattern, what replaces it, and a condition on what the pattern matched.
 No rule changes a result, be it inf, NaN, -0.0 or rounded: `x * 0` and `x - x` stay, and so do
-products whose factors would be multiplied in another order. The tests compare both sides of every
-rule bit for bit. Each rule makes the expression smaller, or moves a negation outwards, or turns a
-sum into a product, so that rewriting ends.
+products whose factors would be multiplied in another order. Negation of integers wraps, so most
+rules ask that something be a float; which tensors are, the caller says. The tests compare both
+sides of every rule bit for bit. Each rule makes the expression smaller, or moves a negation
+outwards, or turns a sum into a product, so that rewriting ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ..errors import InternalError
 from ..node import node
-from .expr import Call, Const, Expr, transform
+from .expr import Access, Call, Cast, Const, Expr, Reduce, transform
+from .operations import OPERATIONS
 
 
 @node
@@ -25,6 +27,13 @@ class Wild(Expr):
 
 
 Found = dict[str, Expr]
+Floats = Collection[str]
+When = Callable[[Found, Floats], bool]
+
+
+def floats(*names: str) -> When:
+    """The condition that one of the named wilds is surely a float."""
+    return lambda found, known: any(is_float(found[name], known) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +41,9 @@ class Rule:
     """`pattern` becomes `result` where `when` holds of the expressions that the wilds stand for."""
 
     name: str
-    pattern: Expr
+    pattern: Call
     result: Expr | Callable[[Found], Expr]
-    when: Callable[[Found], bool] = lambda found: True
+    when: When = lambda found, known: True
 
     def __post_init__(self) -> None:
         if isinstance(self.result, Expr):
@@ -42,18 +51,12 @@ class Rule:
             if unbound:
                 raise InternalError(f"rule {self.name}: {sorted(unbound)} not in its pattern")
 
-    def apply(self, expr: Expr) -> Expr | None:
+    def apply(self, expr: Expr, known: Floats = ()) -> Expr | None:
         """What the rule makes of `expr`, at its root; None if it does not fit."""
-        found = match(self.pattern, expr)
-        if found is None or not self.when(found):
+        found: Found = {}
+        if not _match(self.pattern, expr, found) or not self.when(found, known):
             return None
         return fill(self.result, found) if isinstance(self.result, Expr) else self.result(found)
-
-
-def match(pattern: Expr, expr: Expr) -> Found | None:
-    """The expressions that make `pattern` equal to `expr`."""
-    found: Found = {}
-    return found if _match(pattern, expr, found) else None
 
 
 def _match(pattern: Expr, expr: Expr, found: Found) -> bool:
@@ -84,22 +87,49 @@ def _wilds(pattern: Expr) -> set[str]:
     return {name for arg in args for name in _wilds(arg)}
 
 
+def is_float(expr: Expr, known: Floats) -> bool:
+    """Has `expr` surely a float type, given that the tensors `known` have?"""
+    match expr:
+        case Access(tensor, _):
+            return tensor in known
+        case Const(value, dtype):
+            return isinstance(value, float) if dtype is None else dtype.is_float
+        case Cast(dtype, _):
+            return dtype.is_float
+        case Reduce(_, _, body, _, _, dtype):
+            return is_float(body, known) if dtype is None else dtype.is_float
+        case Call(op, args):
+            result = OPERATIONS[op].result
+            promoted = args[1:] if result == "arg1" else args
+            return result == "float" or (
+                result != "bool" and any(is_float(arg, known) for arg in promoted)
+            )
+    return False
+
+
+def _weak(found: Found, known: Floats) -> bool:
+    """Is b a weak literal beside floats, so that the type of the whole does not depend on it?"""
+    dropped = found["b"]
+    literal = isinstance(dropped, Const) and dropped.dtype is None
+    return literal and any(is_float(found[name], known) for name in ("a", "d"))
+
+
 def _integer(expr: Expr) -> int | None:
     if isinstance(expr, Const) and expr.dtype is None and type(expr.value) is int:
         return expr.value
     return None
 
 
-def _exact_product(found: Found) -> bool:
-    """m * (n * x) rounds once and at the same place as (m * n) * x: one is a power of two, neither
-    makes x smaller, and the product is exact in the narrowest float."""
+def _exact_product(found: Found, known: Floats) -> bool:
+    """m * (n * x) and (m * n) * x round alike: one factor is a power of two, neither makes x
+    smaller, and their product is exact in the narrowest float."""
     m, n = _integer(found["m"]), _integer(found["n"])
     if m is None or n is None or m < 1 or n < 1 or m * n > 256:
         return False
-    return m & (m - 1) == 0 or n & (n - 1) == 0
+    return (m & (m - 1) == 0 or n & (n - 1) == 0) and is_float(found["x"], known)
 
 
-def _folded(found: Found) -> Expr:
+def _product(found: Found) -> Expr:
     m, n = _integer(found["m"]), _integer(found["n"])
     assert m is not None and n is not None
     return Call("mul", (Const(m * n), found["x"]))
@@ -113,27 +143,28 @@ _add, _sub, _mul, _div, _neg, _pow, _where, _not = map(
     _call, ("add", "sub", "mul", "div", "neg", "pow", "where", "not")
 )
 a, b, c, d, m, n, x = map(Wild, "abcdmnx")
-ONE, TWO, ZERO = Const(1), Const(2), Const(0)
+ONE, TWO = Const(1), Const(2)
 
-
-MUL_ONE = Rule("mul one", _mul(x, ONE), x)
-ONE_MUL = Rule("one mul", _mul(ONE, x), x)
-MINUS_ONE_MUL = Rule("minus one mul", _mul(Const(-1), x), _neg(x))
-POW_ONE = Rule("pow one", _pow(x, ONE), x)
-NEG_NEG = Rule("neg neg", _neg(_neg(x)), x)
-NEG_MUL = Rule("neg mul", _mul(_neg(a), b), _neg(_mul(a, b)))
-MUL_NEG = Rule("mul neg", _mul(a, _neg(b)), _neg(_mul(a, b)))
-NEG_DIV = Rule("neg div", _div(_neg(a), b), _neg(_div(a, b)))
-DIV_NEG = Rule("div neg", _div(a, _neg(b)), _neg(_div(a, b)))
-ADD_NEG = Rule("add neg", _add(a, _neg(b)), _sub(a, b))
-NEG_ADD = Rule("neg add", _add(_neg(a), b), _sub(b, a))
-SUB_NEG = Rule("sub neg", _sub(a, _neg(b)), _add(a, b))
-DOUBLE = Rule("double", _add(x, x), _mul(TWO, x))
-DOUBLE_MUL = Rule("double mul", _add(_mul(a, b), _mul(b, a)), _mul(TWO, _mul(a, b)))
-FOLD_MUL = Rule("fold mul", _mul(m, _mul(n, x)), _folded, _exact_product)
+MUL_ONE = Rule("mul one", _mul(x, ONE), x, floats("x"))
+ONE_MUL = Rule("one mul", _mul(ONE, x), x, floats("x"))
+MINUS_ONE_MUL = Rule("minus one mul", _mul(Const(-1), x), _neg(x), floats("x"))
+POW_ONE = Rule("pow one", _pow(x, ONE), x, floats("x"))
+NEG_NEG = Rule("neg neg", _neg(_neg(x)), x, floats("x"))
+NEG_MUL = Rule("neg mul", _mul(_neg(a), b), _neg(_mul(a, b)), floats("a"))
+MUL_NEG = Rule("mul neg", _mul(a, _neg(b)), _neg(_mul(a, b)), floats("b"))
+NEG_DIV = Rule("neg div", _div(_neg(a), b), _neg(_div(a, b)), floats("a"))
+DIV_NEG = Rule("div neg", _div(a, _neg(b)), _neg(_div(a, b)), floats("b"))
+ADD_NEG = Rule("add neg", _add(a, _neg(b)), _sub(a, b), floats("b"))
+NEG_ADD = Rule("neg add", _add(_neg(a), b), _sub(b, a), floats("a"))
+SUB_NEG = Rule("sub neg", _sub(a, _neg(b)), _add(a, b), floats("b"))
+DOUBLE = Rule("double", _add(x, x), _mul(TWO, x), floats("x"))
+DOUBLE_MUL = Rule(
+    "double mul", _add(_mul(a, b), _mul(b, a)), _mul(TWO, _mul(a, b)), floats("a", "b")
+)
+FOLD_MUL = Rule("fold mul", _mul(m, _mul(n, x)), _product, _exact_product)
 SAME_BRANCHES = Rule("same branches", _where(c, x, x), x)
-TRUE_TWICE = Rule("true twice", _where(c, _where(c, a, b), d), _where(c, a, d))
-FALSE_TWICE = Rule("false twice", _where(c, a, _where(c, b, d)), _where(c, a, d))
+TRUE_TWICE = Rule("true twice", _where(c, _where(c, a, b), d), _where(c, a, d), _weak)
+FALSE_TWICE = Rule("false twice", _where(c, a, _where(c, b, d)), _where(c, a, d), _weak)
 WHERE_NOT = Rule("where not", _where(_not(c), a, b), _where(c, b, a))
 
 RULES = (
@@ -142,22 +173,20 @@ RULES = (
     SAME_BRANCHES, TRUE_TWICE, FALSE_TWICE, WHERE_NOT,
 )  # fmt: skip
 
+_BY_OP = {op: tuple(r for r in RULES if r.pattern.op == op) for op in {r.pattern.op for r in RULES}}
 
-def simplify(expr: Expr, rules: tuple[Rule, ...] = RULES) -> Expr:
-    """`expr` with `rules` applied everywhere, innermost first, until none fits.
 
-    For expressions of numbers: over truth values `x * 1` is an integer and not x.
+def simplify(expr: Expr, known: Floats = ()) -> Expr:
+    """`expr` with the rules applied everywhere, innermost first, until none fits.
+
+    `known` are tensors of which it is known that their elements are floats.
     """
-    by_op: dict[str, list[Rule]] = {}
-    for rule in rules:
-        assert isinstance(rule.pattern, Call)
-        by_op.setdefault(rule.pattern.op, []).append(rule)
 
     def at_root(item: Expr) -> Expr:
-        for rule in by_op.get(item.op, ()) if isinstance(item, Call) else ():
-            better = rule.apply(item)
+        for rule in _BY_OP.get(item.op, ()) if isinstance(item, Call) else ():
+            better = rule.apply(item, known)
             if better is not None:
-                return simplify(better, rules)
+                return simplify(better, known)
         return item
 
     return transform(expr, at_root)
