@@ -62,6 +62,8 @@ def _literal(value: Any) -> str:
     if isinstance(value, tuple):
         inner = ", ".join(_literal(item) for item in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
     return repr(value)
 
 

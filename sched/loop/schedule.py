@@ -12,6 +12,7 @@ from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
 from .compute import ComputeAt, ComputeWith
+from .fuse import Fuse
 from .initial import initial
 from .marks import Bind, Parallel, Unroll, Vectorize
 from .nest import Nest
@@ -82,6 +83,10 @@ class Schedule:
     def tile(self, loops: Mapping[str, int] | None = None, /, **factors: int) -> Schedule:
         """tile(i=8, j=48): for i: for j ==> for io: for jo: for ii: for ji. See `Tile`."""
         return self.then(Tile((*(loops or {}).items(), *factors.items())))
+
+    def fuse(self, outer: str, inner: str, into: str | None = None) -> Schedule:
+        """for io: for jo ==> for io_jo. See `Fuse`."""
+        return self.then(Fuse(outer, inner, into))
 
     def reorder(self, *order: str) -> Schedule:
         """Loops of one nest, outermost first. See `Reorder`."""
@@ -205,6 +210,7 @@ PRIMITIVES = {
     for primitive in (
         Split,
         Tile,
+        Fuse,
         Reorder,
         Vectorize,
         Unroll,

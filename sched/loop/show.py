@@ -8,6 +8,7 @@ from ...algo.tensor_expr.affine import normalize
 from ...algo.tensor_expr.expr import Expr
 from ...algo.tensor_expr.printer import print_expr
 from ...algo.tensor_expr.reducers import REDUCERS
+from .fuse import UNKNOWN
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree
 
 _SIGN = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}
@@ -47,6 +48,8 @@ def _loop(loop: Loop) -> str:
     count = f" in 0:{loop.extent}" if loop.extent is not None else ""
     tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
     shown = print_expr(normalize(value))
+    if str(UNKNOWN) in shown:
+        shown = "fused"
     is_plain = shown == loop.name.rpartition(".")[2]
     return f"{head} {loop.name}{count}" + ("" if is_plain else f" = {shown}") + f"{tail}:"
 
