@@ -132,7 +132,7 @@ class Nvptx(Target):
         if self.size:
             extern = self.dynamic > 0
             typ = ir.ArrayType(I8, 0 if extern else self.size)
-            self.memory = ir.GlobalVariable(module, typ, f"{name}.shared", addrspace=3)
+            self.memory = ir.GlobalVariable(module, typ, f"{name}_shared", addrspace=3)
             self.memory.type = SHARED  # llvmlite would give it a pointer to this array type
             self.memory.align = ALIGN
             if not extern:

@@ -165,7 +165,6 @@ class _Thread:
                 return rebuild(stmt, lambda s: self.convert(s, have, guard, (*loops, stmt)))
             case Alloc(buffer, body):
                 missing = [a for a in self.sizes if a.startswith("thread") and a not in have]
-                inner = self.convert(body, have, guard, loops)
                 if buffer.scope == "shared":
                     if any(a.startswith("thread") for a in have):
                         raise ScheduleError(
@@ -174,12 +173,13 @@ class _Thread:
                             f"of those"
                         )
                     self.shared.append(buffer)
-                    return inner
+                    return self.convert(body, have, guard, loops)
                 if buffer.scope in ("heap", "stack") and missing:
                     raise ScheduleError(
                         f"buffer {buffer.name} lies between block and thread loops with scope "
                         f"{buffer.scope}; use scope shared, register or local there"
                     )
+                inner = self.convert(body, have, guard, loops)
                 if buffer.scope in ("register", "local") and missing:
                     around = (*self.axis_loops(), *loops)
                     return private(buffer, inner, [self.names[a] for a in missing], around)
