@@ -1,0 +1,141 @@
+"""Sizes: from the shapes of arrays to the values of size symbols, and formulas evaluated."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+from ..errors import ShapeError
+from .build import compare, const
+from .domains import counterexample, within
+from .expr import Access, Call, Const, Expr, Index, Range, Reduce, Size, substitute, walk
+from .op import Checked, SizeRule
+from .printer import print_equation, print_expr
+from .uses import map_exprs, uses
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
+    """The value of every size symbol, from the shape of every input.
+
+    Raises `ShapeError` for an unknown or missing input, a wrong rank, and extents that disagree:
+    `index k: 8192 from F dim 1, 12 from W dim 0`, followed by the equation.
+    """
+    _check_ranks(checked, shapes)
+    sizes: dict[str, int] = {}
+    source: dict[str, SizeRule] = {}
+    for rule in checked.rules:
+        if isinstance(rule.extent, Size) and rule.extent.name not in sizes:
+            sizes[rule.extent.name] = int(shapes[rule.param][rule.dim])
+            source[rule.extent.name] = rule
+    for rule in checked.rules:
+        wanted, came = evaluate(rule.extent, sizes), int(shapes[rule.param][rule.dim])
+        if max(wanted, 0) != came:
+            raise ShapeError(_mismatch(checked, rule, wanted, came, source))
+    if 0 in sizes.values():
+        _check_bounds(checked, sizes)  # what was proved holds for sizes of at least 1
+    return sizes
+
+
+def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
+    """The value of a formula over sizes; not clamped."""
+    match expr:
+        case Const(value, _):
+            return int(value)
+        case Size(name):
+            return sizes[name]
+        case Call(op, args) if op in _MEANING:
+            return _MEANING[op](*(evaluate(arg, sizes) for arg in args))
+    raise TypeError(f"no formula over sizes: {expr!r}")
+
+
+def shape_of(checked: Checked, tensor: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a tensor, formulas clamped at 0."""
+    return tuple(max(0, evaluate(e, sizes)) for e in checked.shapes[tensor])
+
+
+_MEANING: dict[str, Callable[..., int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "neg": operator.neg,
+    "mul": operator.mul,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+def _check_ranks(checked: Checked, shapes: Shapes) -> None:
+    names = [p.name for p in checked.op.params]
+    for name in shapes:
+        if name not in names:
+            raise ShapeError(
+                f"{checked.op.name} has no input {name}; its inputs are {', '.join(names)}"
+            )
+    for name in names:
+        if name not in checked.shapes:
+            continue  # never read and never declared: any array will do
+        rank = len(checked.shapes[name])
+        if name not in shapes:
+            raise ShapeError(f"{checked.op.name} needs the shape of its input {name}")
+        if len(shapes[name]) != rank:
+            raise ShapeError(
+                f"{name} has {_dimensions(len(shapes[name]))} {tuple(shapes[name])}, "
+                f"but {_dimensions(rank)} expected{_used(checked, name, None)}"
+            )
+
+
+def _dimensions(rank: int) -> str:
+    return f"{rank} dimension" if rank == 1 else f"{rank} dimensions"
+
+
+def _mismatch(
+    checked: Checked, rule: SizeRule, wanted: int, came: int, source: Mapping[str, SizeRule]
+) -> str:
+    here = f"{rule.param} dim {rule.dim}"
+    if isinstance(rule.extent, Size):
+        first = source[rule.extent.name]
+        index = rule.index or first.index
+        what = f"index {index}" if index else f"size {rule.extent.name}"
+        text = f"{what}: {wanted} from {first.param} dim {first.dim}, {came} from {here}"
+    else:
+        formula = print_expr(rule.extent)
+        shown = "" if formula == str(wanted) else f" = {formula}"
+        what = f"index {rule.index}" if rule.index else f"size of {here}"
+        text = f"{what}: {came} from {here}, but {wanted}{shown} expected"
+    return text + _used(checked, rule.param, rule.index)
+
+
+def _used(checked: Checked, param: str, index: str | None) -> str:
+    """The first equation that reads the input, by the index if there is one."""
+    for n, eq in enumerate(checked.op.equations):
+        reads = [e for e in walk(eq.rhs) if isinstance(e, Access) and e.tensor == param]
+        if index is not None:
+            reads = [a for a in reads if Index(index) in a.indices]
+        if reads:
+            locations = checked.op.locations
+            where = f" ({locations[n]})" if n < len(locations) else ""
+            return f"\n    in {print_equation(eq)}{where}"
+    return ""
+
+
+def _check_bounds(checked: Checked, sizes: Mapping[str, int]) -> None:
+    """Proves every access in bounds at given sizes."""
+    values: dict[Expr, Expr] = {Size(n): const(v) for n, v in sizes.items()}
+    for eq in checked.equations:
+        here = map_exprs(eq, lambda e: substitute(e, values))
+        inner = [r for item in walk(here.rhs) if isinstance(item, Reduce) for r in item.ranges]
+        ranges: dict[str, Range] = {r.index: r for r in (*here.ranges, *inner)}
+        for use in uses(here):
+            dims = [r.index for r in here.ranges] + list(use.scope)
+            end = shape_of(checked, use.tensor, sizes)[use.dim]
+            claims = [compare("le", const(0), use.expr), compare("lt", use.expr, const(end))]
+            given = [*within(ranges[d] for d in dims), *use.guards]
+            if counterexample(dims, given, claims) is not None:
+                empty = ", ".join(name for name, value in sizes.items() if value == 0)
+                raise ShapeError(
+                    f"with {empty} = 0, {print_expr(use.access)} lies outside {use.tensor}, whose "
+                    f"dim {use.dim} has extent {end}{_used(checked, use.tensor, None)}"
+                )

@@ -1,0 +1,341 @@
+"""From a checked op and element types to typed stages, the normal form that schedules act on.
+
+An equation whose right side is one reduction, alone or inside an epilogue, over all the equation's
+indices becomes `C.init`, `C.update` and, with an epilogue or a cast, `C.final`. Any other reduction
+becomes a temporary of its own (`y_sum`); equal ones are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..dtypes import DType
+from ..errors import UnsupportedError
+from ..location import Loc
+from . import affine
+from .affine import is_affine
+from .build import both, compare, conjuncts, const, sub
+from .domains import closure, counterexample, largest, within
+from .expr import (
+    Access,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    Size,
+    accesses,
+    children,
+    indices_of,
+    rebuild,
+    substitute,
+    walk,
+)
+from .op import Checked, Equation, Kernel, Stage, Tensor
+from .printer import print_equation
+from .reducers import REDUCERS
+from .types import cast, dtype_of, elaborate, elaborate_condition, elaborate_index, infer
+from .uses import map_exprs
+
+
+def kernel(
+    checked: Checked, dtypes: Mapping[str, DType], sizes: Mapping[str, int] | None = None
+) -> Kernel:
+    """The typed stages of an operator; `sizes`, where given, are substituted everywhere.
+
+    Inputs without a type are f32 (i64 where they index).
+    """
+    return _Maker(checked, infer(checked, dtypes), dict(sizes or {})).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where an expression stands: the ranges of the indices around it and what holds there."""
+
+    ranges: Mapping[str, Range]
+    guards: tuple[Expr, ...]
+
+
+@dataclass(slots=True)
+class _Maker:
+    checked: Checked
+    env: dict[str, DType]
+    sizes: dict[str, int]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list)
+    shared: dict[object, Access] = field(default_factory=dict)
+    loc: Loc | None = None
+    base: str = ""
+
+    def run(self) -> Kernel:
+        op = self.checked.op
+        inputs = {p.name for p in op.params}
+        for name, shape in self.checked.shapes.items():
+            role = "input" if name in inputs else "output" if name in op.returns else "temp"
+            self.tensors[name] = Tensor(name, self.env[name], self._extents(shape), role)
+        count: dict[str, int] = {}
+        for eq in self.checked.equations:
+            count[eq.tensor] = count.get(eq.tensor, 0) + 1
+        part: dict[str, int] = {}
+        for n, eq in enumerate(self.checked.equations):
+            self.base = eq.tensor
+            if count[eq.tensor] > 1:
+                part[eq.tensor] = part.get(eq.tensor, -1) + 1
+                self.base = f"{eq.tensor}.{part[eq.tensor]}"
+            self.loc = op.locations[n] if n < len(op.locations) else None
+            self._equation(map_exprs(eq, self._bound))
+        return Kernel(self.checked, self.tensors, tuple(self.stages), self.sizes)
+
+    def _bound(self, expr: Expr) -> Expr:
+        if not self.sizes:
+            return expr
+        values: dict[Expr, Expr] = {Size(n): const(v) for n, v in self.sizes.items()}
+        return affine.normalize(substitute(expr, values))
+
+    def _extents(self, shape: Iterable[Expr]) -> tuple[Expr, ...]:
+        bound = (self._bound(extent) for extent in shape)
+        return tuple(const(max(0, int(e.value))) if isinstance(e, Const) else e for e in bound)
+
+    def _equation(self, eq: Equation) -> None:
+        ranges = {r.index: r for r in eq.ranges}
+        lhs = tuple(elaborate_index(i, self.env) for i in eq.lhs)
+        where = None if eq.where is None else elaborate_condition(eq.where, self.env)
+        rhs = elaborate(eq.rhs, self.env)
+        scope = _Scope(ranges, tuple(conjuncts(where)))
+        if eq.reducer is not None:
+            self._accumulation(eq, lhs, rhs, scope)
+            return
+        own = self._own_reduction(rhs, scope)
+        if own is None:
+            before = len(self.stages)
+            value = cast(self._hoist(rhs, scope), self.env[eq.tensor], self.env)
+            if len(self.stages) > before and _reads_itself(eq):
+                raise UnsupportedError(
+                    f"{eq.tensor} reads its own elements, and of the reductions of such an "
+                    f"equation only one, over all indices of the left side, is supported yet; "
+                    f"split it\n    in {print_equation(eq)}"
+                )
+            self._stage(self.base, eq.tensor, eq.ranges, where, lhs, value)
+            return
+        reduction, alone = own
+        reducer = REDUCERS[reduction.reducer]
+        acc = self._accumulator_type(reduction)
+        body = self._hoist_inside(reduction, scope)
+        if alone and acc is self.env[eq.tensor]:
+            target, place = eq.tensor, lhs
+            init_where = where
+        else:
+            target, init_where = f"{self.base}.acc", None
+            place = self._temporary(target, acc, list(ranges), ranges)
+        self._stage(
+            f"{self.base}.init", target, eq.ranges, init_where, place,
+            Const(reducer.identity(acc), acc),
+        )  # fmt: skip
+        self._update(f"{self.base}.update", target, place, reduction, body, acc, scope)
+        if target != eq.tensor:
+            result = _replaced(rhs, reduction, Access(target, place))
+            value = cast(result, self.env[eq.tensor], self.env)
+            self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value)
+
+    def _accumulation(self, eq: Equation, lhs: tuple[Expr, ...], rhs: Expr, scope: _Scope) -> None:
+        assert eq.reducer is not None
+        reducer, dtype = REDUCERS[eq.reducer], self.env[eq.tensor]
+        acc = reducer.accumulator(dtype)
+        body = cast(self._hoist(rhs, scope), acc, self.env)
+        shape = self.tensors[eq.tensor].shape
+        taken = {Index(name) for name in scope.ranges}
+        names = _fresh(lhs, taken, len(shape))
+        every = tuple(Range(n, const(0), e) for n, e in zip(names, shape, strict=True))
+        cell = tuple(Index(n) for n in names)
+        target = eq.tensor
+        if acc is not dtype:
+            target = f"{self.base}.acc"
+            self._declare(target, acc, shape)
+        self._stage(
+            f"{self.base}.init", target, every, None, cell, Const(reducer.identity(acc), acc)
+        )
+        whole = Reduce(eq.reducer, (), body)
+        self._update(f"{self.base}.update", target, lhs, whole, body, acc, scope)
+        if target != eq.tensor:
+            value: Expr = Cast(dtype, Access(target, cell))
+            self._stage(f"{self.base}.final", eq.tensor, every, None, cell, value)
+
+    def _update(
+        self,
+        name: str,
+        target: str,
+        place: tuple[Expr, ...],
+        reduction: Reduce,
+        body: Expr,
+        acc: DType,
+        scope: _Scope,
+    ) -> None:
+        """for all instances where the conditions hold: target[place] = combine(.., body)."""
+        ranges = (*scope.ranges.values(), *reduction.ranges)
+        conditions = [*scope.guards, *conjuncts(reduction.where)]
+        where: Expr | None = None
+        for condition in dict.fromkeys(c for c in conditions if is_affine(c)):
+            where = both(where, condition)
+        identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
+        for condition in reversed([c for c in conditions if not is_affine(c)]):
+            body = Call("where", (condition, body, identity))
+        self._stage(name, target, ranges, where, place, body, reduction.reducer)
+
+    def _own_reduction(self, rhs: Expr, scope: _Scope) -> tuple[Reduce, bool] | None:
+        """The only reduction of a right side if it has all the equation's indices; is it alone?"""
+        found = list(dict.fromkeys(self._outermost(rhs, scope.guards)))
+        if len(found) != 1:
+            return None
+        reduction, guards = found[0]
+        if guards != scope.guards or set(indices_of(reduction)) != set(scope.ranges):
+            return None
+        return reduction, rhs is reduction
+
+    def _outermost(
+        self, expr: Expr, guards: tuple[Expr, ...]
+    ) -> list[tuple[Reduce, tuple[Expr, ...]]]:
+        """The reductions of an expression that are inside no other, with the guards they have."""
+        out: list[tuple[Reduce, tuple[Expr, ...]]] = []
+        stack = [(expr, guards)]
+        seen: set[tuple[Expr, tuple[Expr, ...]]] = set()
+        while stack:
+            item = stack.pop()
+            if item in seen:
+                continue
+            seen.add(item)
+            node, held = item
+            if isinstance(node, Reduce):
+                out.append((node, held))
+                continue
+            stack.extend(reversed(_guarded_children(node, held)))
+        return out
+
+    def _hoist_inside(self, reduction: Reduce, scope: _Scope) -> Expr:
+        """The body of a reduction with the reductions inside it made temporaries."""
+        inner = {**scope.ranges, **{r.index: r for r in reduction.ranges}}
+        guards = scope.guards + tuple(conjuncts(reduction.where))
+        return self._hoist(reduction.body, _Scope(inner, guards))
+
+    def _hoist(self, expr: Expr, scope: _Scope) -> Expr:
+        """The expression with every reduction in it made a temporary, read in its place."""
+        if not any(isinstance(item, Reduce) for item in walk(expr)):
+            return expr
+        if isinstance(expr, Reduce):
+            return self._reduction(expr, scope)
+        if isinstance(expr, Call) and expr.op == "where":
+            cond = self._hoist(expr.args[0], scope)  # a guard of the branches, so it comes first
+            expr = Call("where", (cond, *expr.args[1:]))
+        parts = [
+            self._hoist(child, _Scope(scope.ranges, guards))
+            for child, guards in _guarded_children(expr, scope.guards)
+        ]
+        return rebuild(expr, tuple(parts))
+
+    def _reduction(self, reduction: Reduce, scope: _Scope) -> Expr:
+        bound = set(reduction.indices)
+        mentioned = [*indices_of(reduction), *(i for g in scope.guards for i in indices_of(g))]
+        outer = closure([i for i in mentioned if i not in bound], scope.ranges)
+        ranges = {i: scope.ranges[i] for i in outer}
+        key = (reduction, scope.guards, tuple(ranges.values()))
+        if key in self.shared:
+            return self.shared[key]
+        narrowed = _Scope(ranges, scope.guards)
+        body = self._hoist_inside(reduction, narrowed)
+        acc = self._accumulator_type(reduction)
+        name = self._unique(f"{self.base.partition('.')[0]}_{reduction.reducer}")
+        place = self._temporary(name, acc, outer, ranges)
+        identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
+        self._stage(f"{name}.init", name, tuple(ranges.values()), None, place, identity)
+        self._update(f"{name}.update", name, place, reduction, body, acc, narrowed)
+        self.shared[key] = Access(name, place)
+        return self.shared[key]
+
+    def _accumulator_type(self, reduction: Reduce) -> DType:
+        return dtype_of(reduction, self.env)
+
+    def _temporary(
+        self, name: str, dtype: DType, outer: list[str], ranges: Mapping[str, Range]
+    ) -> tuple[Expr, ...]:
+        """Declares a tensor with an element for every instance of `outer`; where each one lies."""
+        place: list[Expr] = []
+        shape: list[Expr] = []
+        for index in outer:
+            r = ranges[index]
+            dims = closure([index], ranges)
+            origin: Expr = const(0)
+            inside = within(ranges[d] for d in dims)
+            if counterexample(dims, inside, [compare("le", const(0), r.lo)]) is not None:
+                origin = r.lo
+            at = sub(Index(index), origin)
+            end = sub(r.hi, origin)
+            if indices_of(end) or indices_of(origin):
+                top = largest(dims, at, inside)
+                if top is None:
+                    raise UnsupportedError(
+                        f"a temporary over {index} has no extent that is one formula; "
+                        f"give {index} a simpler range"
+                    )
+                end = affine.normalize(Call("add", (top, const(1))))
+            place.append(affine.normalize(at))
+            shape.append(affine.normalize(end))
+        self._declare(name, dtype, tuple(shape))
+        return tuple(place)
+
+    def _declare(self, name: str, dtype: DType, shape: tuple[Expr, ...]) -> None:
+        self.tensors[name] = Tensor(name, dtype, self._extents(shape), "temp")
+        self.env[name] = dtype
+
+    def _unique(self, name: str) -> str:
+        n, found = 1, name
+        while found in self.tensors:
+            n += 1
+            found = f"{name}_{n}"
+        return found
+
+    def _stage(
+        self,
+        name: str,
+        tensor: str,
+        ranges: tuple[Range, ...],
+        where: Expr | None,
+        lhs: tuple[Expr, ...],
+        value: Expr,
+        reducer: str | None = None,
+    ) -> None:
+        self.stages.append(Stage(name, tensor, ranges, where, lhs, value, reducer, self.loc))
+
+
+def _guarded_children(expr: Expr, guards: tuple[Expr, ...]) -> list[tuple[Expr, tuple[Expr, ...]]]:
+    """The children, and what holds where each is evaluated."""
+    match expr:
+        case Call("where", (cond, yes, no)):
+            return [
+                (cond, guards),
+                (yes, guards + tuple(conjuncts(cond))),
+                (no, (*guards, Call("not", (cond,)))),
+            ]
+    return [(child, guards) for child in children(expr)]
+
+
+def _replaced(expr: Expr, reduction: Reduce, by: Expr) -> Expr:
+    """`expr` with a reduction replaced that is inside no other."""
+    return substitute(expr, {reduction: by})
+
+
+def _reads_itself(eq: Equation) -> bool:
+    return any(a.tensor == eq.tensor for a in accesses(eq.rhs))
+
+
+def _fresh(lhs: tuple[Expr, ...], taken: set[Index], rank: int) -> list[str]:
+    """Names for the coordinates of a tensor: those of the left side where they are bare."""
+    out: list[str] = []
+    for d in range(rank):
+        index = lhs[d]
+        name = index.name if isinstance(index, Index) and index.name not in out else f"d{d}"
+        while not isinstance(index, Index) and Index(name) in taken:
+            name += "_"
+        out.append(name)
+    return out
