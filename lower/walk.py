@@ -1,12 +1,14 @@
 """From isl's AST to loop IR: loops get their own names back, statements their instances.
 
 A mark says whose loop the next `for` is. A mark without one is a loop of one iteration, whose
-value isl has put into the expressions; a domain that is not convex gives a mark several loops.
+value isl has put into the expressions; where statements run one after the other in it, isl repeats
+the mark for each of them, and they are brought together again, for they share the buffers that
+live there. A domain that is not convex gives a mark several loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,8 @@ from . import ir
 from .storage import Window
 
 Names = Mapping[str, Expr]
+Entered = frozenset[str]
+_LE: Any = raw.ast_expr_op_type.le
 _NODE: Any = raw.ast_node_type  # islpy's annotations say int where isl's enumerations are
 
 
@@ -31,7 +35,7 @@ def walk(node: raw.AstNode, nest: Nest, windows: Mapping[str, Window]) -> ir.Stm
         if buffer.scope != "param":
             homes.setdefault(buffer.at, []).append(windows[name].stored)
     walker = _Walker(nest, windows, named, homes)
-    return walker.within(None, walker.walk(node, {}, None))
+    return walker.within(None, walker.walk_all([node], {}, frozenset()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +51,73 @@ class _Walker:
             body = ir.Alloc(buffer, body)
         return body
 
-    def walk(self, node: raw.AstNode, names: Names, mark: str | None) -> ir.Stmt:
-        """`mark` was just passed: the next `for` is its loop, and if none comes it ran once."""
+    def walk_all(self, nodes: list[raw.AstNode], names: Names, entered: Entered) -> ir.Stmt:
+        """Nodes in order. Neighbours under one mark that ran once belong together again."""
+        done: list[ir.Stmt] = []
+        at = 0
+        while at < len(nodes):
+            mark = _mark(nodes[at], entered)
+            if mark is None or _loops_under(nodes[at], mark):
+                done.append(self.walk(nodes[at], names, entered))
+                at += 1
+                continue
+            end = at + 1
+            while end < len(nodes) and _mark(nodes[end], entered) == mark:
+                if _loops_under(nodes[end], mark):
+                    break
+                end += 1
+            inside = self.walk_all(nodes[at:end], names, entered | {mark})
+            done.append(self.within(mark, inside))
+            at = end
+        return ir.block(*done)
+
+    def walk(self, node: raw.AstNode, names: Names, entered: Entered) -> ir.Stmt:
+        """`entered` are the marks around that have no loop and whose allocations are made."""
         kind: Any = node.get_type()
-        if kind == _NODE.block and (mark is None or _bare_for(node)):
-            return ir.block(*(self.walk(child, names, mark) for child in _children(node)))
-        if kind == _NODE.if_ and (mark is None or _bare_for(node)):
-            other = node.if_get_else_node() if node.if_has_else_node() else None
-            return ir.If(
-                _scalar(node.if_get_cond(), names),
-                self.walk(node.if_get_then_node(), names, mark),
-                None if other is None else self.walk(other, names, mark),
-            )
-        if kind == _NODE.for_:
-            return self.loop(node, names, mark)
-        if mark is not None:
-            return self.within(mark, self.walk(node, names, None))
+        if kind == _NODE.block:
+            return self.walk_all(_children(node), names, entered)
+        if kind == _NODE.if_:
+            return self.choice(node, names, lambda inner: self.walk_all([inner], names, entered))
         if kind == _NODE.mark:
-            return self.walk(node.mark_get_node(), names, node.mark_get_id().get_name())
+            mark = node.mark_get_id().get_name()
+            if mark in entered:
+                return self.walk_all([node.mark_get_node()], names, entered)
+            return self.pieces(node.mark_get_node(), names, entered, mark)
         user = node.user_get_expr()
         args = [user.get_op_arg(n) for n in range(user.get_op_n_arg())]
         stmt = self.nest.stmts[isl.name(args[0].get_id().get_name())]
         return self.statement(stmt, [_scalar(arg, names) for arg in args[1:]])
 
-    def loop(self, node: raw.AstNode, names: Names, mark: str | None) -> ir.Stmt:
-        assert mark is not None  # every band has one
+    def pieces(self, node: raw.AstNode, names: Names, entered: Entered, mark: str) -> ir.Stmt:
+        """What stands under a mark: its loop, or several, or single iterations between them."""
+        kind: Any = node.get_type()
+        if kind == _NODE.for_:
+            return self.loop(node, names, entered, mark)
+        if kind == _NODE.block and _bare_for(node):
+            parts = (self.pieces(child, names, entered, mark) for child in _children(node))
+            return ir.block(*parts)
+        if kind == _NODE.if_ and _bare_for(node):
+            return self.choice(node, names, lambda it: self.pieces(it, names, entered, mark))
+        return self.within(mark, self.walk_all([node], names, entered))
+
+    def choice(
+        self, node: raw.AstNode, names: Names, inner: Callable[[raw.AstNode], ir.Stmt]
+    ) -> ir.Stmt:
+        other = node.if_get_else_node() if node.if_has_else_node() else None
+        cond = _scalar(node.if_get_cond(), names)
+        return ir.If(cond, inner(node.if_get_then_node()), None if other is None else inner(other))
+
+    def loop(self, node: raw.AstNode, names: Names, entered: Entered, mark: str) -> ir.Stmt:
         loop = self.loops[mark]
         inner = {**names, node.for_get_iterator().get_id().get_name(): Index(mark)}
         cond = node.for_get_cond()
         stop = _scalar(cond.get_op_arg(1), inner)
-        if (
-            cond.get_op_type() == raw.ast_expr_op_type.le
-        ):  # isl ends in `<` where it finds that shorter
+        ends: Any = cond.get_op_type()
+        if ends == _LE:  # isl ends in `<` where it finds that shorter
             stop = _one_more(stop)
         step = _scalar(node.for_get_inc(), inner)
         assert isinstance(step, Const)
-        body = self.within(mark, self.walk(node.for_get_body(), inner, None))
+        body = self.within(mark, self.walk_all([node.for_get_body()], inner, entered))
         start = _scalar(node.for_get_init(), inner)
         return ir.For(mark, start, stop, body, loop.kind, int(step.value))
 
@@ -118,17 +153,49 @@ def _one_more(stop: Expr) -> Expr:
 
 
 def _children(block: raw.AstNode) -> list[raw.AstNode]:
+    """The nodes of a block, blocks in it opened."""
     listed = block.block_get_children()
-    return [listed.get_at(n) for n in range(listed.n_ast_node())]
+    found: list[raw.AstNode] = []
+    for n in range(listed.n_ast_node()):
+        child = listed.get_at(n)
+        kind: Any = child.get_type()
+        found.extend(_children(child) if kind == _NODE.block else [child])
+    return found
+
+
+def _branches(node: raw.AstNode) -> list[raw.AstNode]:
+    """The nodes that stand in an `if` or a block."""
+    kind: Any = node.get_type()
+    if kind == _NODE.block:
+        return _children(node)
+    if kind == _NODE.if_:
+        other = [node.if_get_else_node()] if node.if_has_else_node() else []
+        return [node.if_get_then_node(), *other]
+    return []
 
 
 def _bare_for(node: raw.AstNode) -> bool:
     """Is there a `for` without a mark of its own? It belongs to the mark above."""
     kind: Any = node.get_type()
-    if kind == _NODE.if_:
-        inside = [node.if_get_then_node()]
-        inside += [node.if_get_else_node()] if node.if_has_else_node() else []
-        return any(map(_bare_for, inside))
-    if kind == _NODE.block:
-        return any(map(_bare_for, _children(node)))
-    return bool(kind == _NODE.for_)
+    return bool(kind == _NODE.for_) or any(map(_bare_for, _branches(node)))
+
+
+def _mark(node: raw.AstNode, entered: Entered) -> str | None:
+    """The mark, not yet entered, under which the whole of a node stands."""
+    kind: Any = node.get_type()
+    if kind == _NODE.mark:
+        name: str = node.mark_get_id().get_name()
+        return _mark(node.mark_get_node(), entered) if name in entered else name
+    found = {_mark(inner, entered) for inner in _branches(node)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _loops_under(node: raw.AstNode, mark: str) -> bool:
+    """Has that mark, where it occurs at or below the node, a loop of its own?"""
+    kind: Any = node.get_type()
+    if kind == _NODE.mark:
+        below = node.mark_get_node()
+        if node.mark_get_id().get_name() == mark:
+            return _bare_for(below)
+        return _loops_under(below, mark)
+    return any(_loops_under(inner, mark) for inner in _branches(node))

@@ -1,0 +1,355 @@
+"""Lowered nests compute what NumPy computes, after every pass."""
+
+import time
+
+import numpy as np
+import pytest
+from diptych.algo.tensor_expr.expr import Const
+from diptych.lower.ir import Alloc, For, If, Update, walk
+from diptych.lower.ir_print import print_expr, print_function
+from diptych.lower.kernel import lower, translate
+from diptych.sched.loop.machine import Machine
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+WIDE = Machine(vector_bytes=64, registers=32)
+
+
+@pytest.mark.parametrize("m, n, k", [(3, 4, 5), (1, 1, 1), (7, 19, 6)])
+def test_plain_matmul(make, m, n, k):
+    ij, ijk = {"i": (0, m), "j": (0, n)}, {"i": (0, m), "j": (0, n), "k": (0, k)}
+    nest = make.nest(
+        {"A": ("input", "f4", (m, k)), "B": ("input", "f4", (k, n)), "C": ("output", "f4", (m, n)),
+         "C.acc": ("temp", "f4", (m, n))},
+        [
+            make.stmt("C.init", ij, "C.acc[i, j]", "0.0:f32"),
+            make.stmt("C.update", ijk, "C.acc[i, j]", "A[i, k] * B[k, j]", "sum"),
+            make.stmt("C.final", ij, "C[i, j]", "C.acc[i, j]"),
+        ],
+        make.loop("i", "i", make.loop("j", "j", "C.init", make.loop("k", "k", "C.update"), "C.final")),
+        [("C.acc", "C.acc", "heap", "j", None)],
+    )  # fmt: skip
+    a, b = make.whole(make.rng, (m, k)), make.whole(make.rng, (k, n))
+    function = make.agrees(nest, {"A": a, "B": b}, {"C": a @ b})
+    acc = next(s.buffer for s in walk(function.body) if isinstance(s, Alloc))
+    assert acc.scope == "register" and acc.shape == (1, 1)
+
+
+@pytest.mark.parametrize("order", ["ijk", "kij", "jki"])
+def test_reduction_loop_outside(make, order):
+    m, n, k = 5, 9, 4
+    ij, ijk = {"i": (0, m), "j": (0, n)}, {"i": (0, m), "j": (0, n), "k": (0, k)}
+    tree = "C.update"
+    for index in reversed(order):
+        tree = make.loop(index, index, tree, kind="vector" if index == order[-1] else "serial")
+    init = make.loop("C.init.i", "i", make.loop("C.init.j", "j", "C.init"))
+    both = make.loop("one", "0", init, tree)
+    nest = make.nest(
+        {"A": ("input", "f8", (m, k)), "B": ("input", "f8", (k, n)), "C": ("output", "f8", (m, n))},
+        [
+            make.stmt("C.init", ij, "C[i, j]", "0.0:f64"),
+            make.stmt("C.update", ijk, "C[i, j]", "A[i, k] * B[k, j]", "sum"),
+        ],
+        both,
+    )
+    a, b = make.whole(make.rng, (m, k), "f8"), make.whole(make.rng, (k, n), "f8")
+    make.agrees(nest, {"A": a, "B": b}, {"C": a @ b})
+
+
+@settings(
+    max_examples=12, derandomize=True, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(
+    m=st.integers(1, 20), n=st.integers(1, 40), k=st.integers(1, 5), mi=st.integers(1, 6),
+    nj=st.integers(1, 20), width=st.sampled_from([8, 16, 32]), dtype=st.sampled_from(["float32", "int32"]),
+)  # fmt: skip
+def test_packed_matmul_at_any_size(make, m, n, k, mi, nj, width, dtype):
+    a, b = make.whole(make.rng, (m, k), dtype), make.whole(make.rng, (k, n), dtype)
+    nest = make.matmul(m, n, k, mi, nj, dtype=dtype)
+    make.agrees(nest, {"A": a, "B": b}, {"C": a @ b}, Machine(vector_bytes=width),
+                every_pass=False)  # fmt: skip
+
+
+def test_packed_matmul(make):
+    for m, n, k, mi, nj in [
+        (21, 100, 7, 8, 48),
+        (16, 96, 3, 8, 48),
+        (5, 7, 2, 8, 48),
+        (9, 21, 4, 4, 8),
+    ]:
+        a, b = make.whole(make.rng, (m, k)), make.whole(make.rng, (k, n))
+        make.agrees(make.matmul(m, n, k, mi, nj), {"A": a, "B": b}, {"C": a @ b}, WIDE)
+
+
+def inside(function, var):
+    return [s for s in walk(function.body) if isinstance(s, For) and s.var == var]
+
+
+def test_full_tile_is_straight_line_code(make):
+    function = lower(make.matmul(1000, 1000, 64), "mm", machine=WIDE)
+    full, partial = inside(function, "k")
+    body = full.body.stmts
+    assert len(body) == 8 * 3
+    assert all(isinstance(s, For) and s.lanes == 16 and isinstance(s.body, Update) for s in body)
+    assert not any(isinstance(s, If) for s in walk(full))
+    assert all(s.buffer.scope == "register" for s in walk(function.body)
+               if isinstance(s, Alloc) and s.buffer.name == "C.acc")  # fmt: skip
+    # 1000 is 20 * 48 + 40, so of a partial tile only the last piece of a row is masked.
+    assert len(partial.body.stmts) == 8 * 3
+    masked = [s for s in partial.body.stmts if not isinstance(s.hi, Const)]
+    assert [print_expr(s.hi) for s in masked] == ["min(1000 - 48 * jo, 48)"] * 8
+
+
+def test_lowering_is_quick(make):
+    nest = make.matmul(1000, 1000, 1000)
+    times = []
+    for _ in range(4):
+        start = time.perf_counter()
+        lower(nest, "mm", machine=WIDE)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.15
+
+
+def test_one_iteration_keeps_the_place_of_a_buffer(make):
+    nest = make.matmul(8, 48, 5)
+    text = print_function(translate(nest, "mm"))
+    assert "for jo" not in text and "for io" not in text
+    assert text.index("alloc B.pack") < text.index("for B.pack.k") < text.index("alloc C.acc")
+    a, b = make.whole(make.rng, (8, 5)), make.whole(make.rng, (5, 48))
+    make.agrees(nest, {"A": a, "B": b}, {"C": a @ b}, WIDE)
+
+
+def test_conv2d_stride_2(make):
+    h, w, ci, co, r = 4, 5, 3, 10, 3
+    dims = {"y": (0, h), "x": (0, w), "o": (0, co)}
+    taps = {"r": (0, r), "s": (0, r), "c": (0, ci)}
+    nest = make.nest(
+        {"X": ("input", "f4", (2 * h + 1, 2 * w + 1, ci)), "W": ("input", "f4", (r, r, ci, co)),
+         "Y": ("output", "f4", (h, w, co))},
+        [
+            make.stmt("Y.init", dims, "Y[y, x, o]", "0.0:f32"),
+            make.stmt("Y.update", dims | taps, "Y[y, x, o]", "X[2*y+r, 2*x+s, c] * W[r, s, c, o]", "sum"),
+        ],
+        make.loop("y", "y", make.loop("xo", "x // 2",
+            make.loop("Y.init.xi", "x % 2", make.loop("Y.init.o", "o", "Y.init", kind="vector")),
+            make.loop("r", "r", make.loop("s", "s", make.loop("c", "c", make.loop("xi", "x % 2",
+                make.loop("o", "o", "Y.update", kind="vector"), kind="unroll"))))), kind="parallel"),
+    )  # fmt: skip
+    x, f = make.whole(make.rng, (2 * h + 1, 2 * w + 1, ci)), make.whole(make.rng, (r, r, ci, co))
+    expected = np.zeros((h, w, co), "f4")
+    for dy in range(r):
+        for dx in range(r):
+            window = x[dy : dy + 2 * h : 2, dx : dx + 2 * w : 2]
+            expected += window[:h, :w] @ f[dy, dx]
+    make.agrees(nest, {"X": x, "W": f}, {"Y": expected})
+
+
+def test_softmax_with_temporaries_of_a_row(make):
+    n, d = 6, 37
+    row, full = {"i": (0, n)}, {"i": (0, n), "j": (0, d)}
+    j = {"kind": "vector"}
+    nest = make.nest(
+        {"x": ("input", "f4", (n, d)), "y": ("output", "f4", (n, d)), "m": ("temp", "f4", (n,)),
+         "e": ("temp", "f4", (n, d)), "s": ("temp", "f4", (n,))},
+        [
+            make.stmt("m.init", row, "m[i]", "-inf:f32"),
+            make.stmt("m.update", full, "m[i]", "x[i, j]", "max"),
+            make.stmt("e", full, "e[i, j]", "exp(x[i, j] - m[i])"),
+            make.stmt("s.init", row, "s[i]", "0.0:f32"),
+            make.stmt("s.update", full, "s[i]", "e[i, j]", "sum"),
+            make.stmt("y", full, "y[i, j]", "e[i, j] / s[i]"),
+        ],
+        make.loop("i", "i", "m.init", make.loop("m.j", "j", "m.update", **j), make.loop("e.j", "j", "e", **j),
+                  "s.init", make.loop("s.j", "j", "s.update", **j), make.loop("y.j", "j", "y", **j),
+                  kind="parallel"),
+        [("m", "m", "heap", "i", None), ("e", "e", "heap", "i", None), ("s", "s", "heap", "i", None)],
+    )  # fmt: skip
+    x = make.rng.standard_normal((n, d)).astype("f4")
+    e = np.exp(x - x.max(1, keepdims=True))
+    function = make.agrees(nest, {"x": x}, {"y": e / e.sum(1, keepdims=True)})
+    scopes = {s.buffer.name: s.buffer.scope for s in walk(function.body) if isinstance(s, Alloc)}
+    assert scopes["m"] == "register" and scopes["s"] == "register"
+    assert {s.buffer.shape for s in walk(function.body) if isinstance(s, Alloc)} >= {(1, 40), (40,)}
+
+
+def test_max_pool(make):
+    h, w = 3, 7
+    dims, taps = {"y": (0, h), "x": (0, w)}, {"r": (0, 2), "s": (0, 2)}
+    nest = make.nest(
+        {"X": ("input", "i4", (2 * h, 2 * w)), "Y": ("output", "i4", (h, w))},
+        [
+            make.stmt("Y.init", dims, "Y[y, x]", "-2147483648:i32"),
+            make.stmt("Y.update", dims | taps, "Y[y, x]", "X[2*y+r, 2*x+s]", "max"),
+        ],
+        make.loop("y", "y", make.loop("x", "x", "Y.init", make.loop("r", "r", make.loop("s", "s", "Y.update",
+                  kind="unroll"), kind="unroll"))),
+    )  # fmt: skip
+    x = make.whole(make.rng, (2 * h, 2 * w), "i4")
+    make.agrees(nest, {"X": x}, {"Y": x.reshape(h, 2, w, 2).max((1, 3))})
+
+
+def test_gather_and_scatter(make):
+    b, v, d = 5, 4, 6
+    nest = make.nest(
+        {"W": ("input", "f4", (v, d)), "idx": ("input", "i4", (b,)), "Y": ("output", "f4", (b, d)),
+         "H": ("output", "f4", (v,))},
+        [
+            make.stmt("Y", {"b": (0, b), "d": (0, d)}, "Y[b, d]", "W[i64(idx[b]), d]"),
+            make.stmt("H.init", {"v": (0, v)}, "H[v]", "0.0:f32"),
+            make.stmt("H.update", {"b": (0, b)}, "H[i64(idx[b])]", "1.0:f32", "sum"),
+        ],
+        make.loop("one", "0", make.loop("Y.b", "b", make.loop("Y.d", "d", "Y", kind="vector")),
+                  make.loop("v", "v", "H.init"), make.loop("H.b", "b", "H.update")),
+    )  # fmt: skip
+    w, idx = make.whole(make.rng, (v, d)), np.array([3, 0, 3, 1, 0], "i4")
+    make.agrees(nest, {"W": w, "idx": idx}, {"Y": w[idx], "H": np.bincount(idx, minlength=v)})
+
+
+def test_cumulative_sum(make):
+    n = 9
+    nest = make.nest(
+        {"x": ("input", "i8", (n,)), "y": ("output", "i8", (n,))},
+        [
+            make.stmt("first", {"t": (0, 1)}, "y[0]", "x[0]"),
+            make.stmt("rest", {"t": (1, n)}, "y[t]", "y[t - 1] + x[t]"),
+        ],
+        make.loop("t", "t", "first", "rest"),
+    )
+    x = make.whole(make.rng, (n,), "i8")
+    make.agrees(nest, {"x": x}, {"y": np.cumsum(x)})
+
+
+def test_determined_indices_are_no_loops(make):
+    n, r = 9, 3  # dX[y] += dO[h] * w[r] where 2h + 3r = y, the gradient of a dilated convolution
+    size = 2 * (n - 1) + 3 * (r - 1) + 1
+    nest = make.nest(
+        {"dO": ("input", "f4", (n,)), "w": ("input", "f4", (r,)), "dX": ("output", "f4", (size,))},
+        [
+            make.stmt("init", {"y": (0, size)}, "dX[y]", "0.0:f32"),
+            make.stmt("update", {"y": (0, size), "h": (0, n), "r": (0, r)}, "dX[y]", "dO[h] * w[r]",
+                      "sum", ["2*h + 3*r == y"]),
+        ],
+        make.loop("y", "y", "init", make.loop("r", "r", make.loop("h", "h", "update"))),
+    )  # fmt: skip
+    g, w = make.whole(make.rng, (n,)), make.whole(make.rng, (r,))
+    expected = np.zeros(size, "f4")
+    for h in range(n):
+        for k in range(r):
+            expected[2 * h + 3 * k] += g[h] * w[k]
+    function = make.agrees(nest, {"dO": g, "w": w}, {"dX": expected})
+    assert not inside(function, "h") and inside(function, "r")
+
+
+def test_domain_that_is_not_convex(make):
+    n = 11
+    nest = make.nest(
+        {"y": ("output", "f4", (n, n))},
+        [
+            make.stmt("zero", {"i": (0, n), "j": (0, n)}, "y[i, j]", "0.0:f32"),
+            make.stmt("some", {"i": (0, n), "j": (0, n)}, "y[i, j]", "1.0:f32",
+                      where=["(i % 3 == 0) | (i == j)"]),
+        ],
+        make.loop("one", "0", make.loop("a", "i", make.loop("b", "j", "zero")),
+                  make.loop("i", "i", make.loop("j", "j", "some", kind="vector"))),
+    )  # fmt: skip
+    rows, cols = np.indices((n, n))
+    make.agrees(nest, {}, {"y": ((rows % 3 == 0) | (rows == cols)) * 1.0})
+
+
+def test_overlapped_tiles_store_a_window(make):
+    n, tile = 30, 8  # t[i] = x[i] + x[i+1]; y[i] = t[i] * t[i+2], t computed in each tile
+    nest = make.nest(
+        {"x": ("input", "f4", (n + 3,)), "y": ("output", "f4", (n,)), "t": ("temp", "f4", (n + 2,))},
+        [
+            make.stmt("t", {"io": (0, 4), "i": (0, n + 2)}, "t[i]", "x[i] + x[i + 1]",
+                      where=[f"{tile}*io <= i", f"i < {tile}*io + {tile + 2}"]),
+            make.stmt("y", {"i": (0, n)}, "y[i]", "t[i] * t[i + 2]"),
+        ],
+        make.loop("io", {"t": "io", "y": f"i // {tile}"}, make.loop("t.i", f"i - {tile}*io", "t"),
+                  make.loop("ii", f"i % {tile}", "y", kind="vector"), kind="parallel"),
+        [("t", "t", "stack", "io", None)],
+    )  # fmt: skip
+    x = make.whole(make.rng, (n + 3,))
+    t = x[:-1] + x[1:]
+    function = make.agrees(nest, {"x": x}, {"y": t[:n] * t[2 : n + 2]})
+    assert next(s.buffer for s in walk(function.body) if isinstance(s, Alloc)).shape == (tile + 2,)
+
+
+def test_window_clamped_at_the_boundary(make):
+    n, tile = 20, 8  # t holds max(0, 8io-1) .. min(n, 8io+9), a window whose start is not affine
+    nest = make.nest(
+        {"x": ("input", "f4", (n,)), "y": ("output", "f4", (n,)), "t": ("temp", "f4", (n,))},
+        [
+            make.stmt("t", {"io": (0, 3), "i": (0, n)}, "t[i]", "x[i] * 2.0:f32",
+                      where=[f"{tile}*io - 1 <= i", f"i <= {tile}*io + {tile}"]),
+            make.stmt("y", {"i": (0, n)}, "y[i]",
+                      "where(0 < i, t[max(i - 1, 0)], 0.0:f32) + t[min(i + 1, 19)]"),
+        ],
+        make.loop("io", {"t": "io", "y": f"i // {tile}"}, make.loop("t.i", f"i - {tile}*io", "t"),
+                  make.loop("ii", f"i % {tile}", "y")),
+        [("t", "t", "stack", "io", None)],
+    )  # fmt: skip
+    x = make.whole(make.rng, (n,))
+    expected = np.concatenate([[0], 2 * x[:-1]]) + 2 * x[np.minimum(np.arange(n) + 1, n - 1)]
+    function = make.agrees(nest, {"x": x}, {"y": expected})
+    assert next(s.buffer for s in walk(function.body) if isinstance(s, Alloc)).shape == (tile + 2,)
+
+
+def test_fused_loop_gives_an_affine_window(make):
+    n = 24
+    nest = make.nest(
+        {"x": ("input", "f4", (n, n)), "y": ("output", "f4", (n, n)), "t": ("temp", "f4", (n, n))},
+        [
+            make.stmt("t", {"f": (0, 18), "i": (0, n), "j": (0, n)}, "t[i, j]", "x[i, j] * x[i, j]",
+                      where=["f == (i // 8) * 6 + j // 4"]),
+            make.stmt("y", {"i": (0, n), "j": (0, n)}, "y[i, j]", "t[i, j] + 1.0:f32"),
+        ],
+        make.loop("f", {"t": "f", "y": "(i // 8) * 6 + j // 4"},
+                  make.loop("t.i", "i % 8", make.loop("t.j", "j % 4", "t", kind="vector")),
+                  make.loop("ii", "i % 8", make.loop("ji", "j % 4", "y", kind="vector")),
+                  kind="parallel"),
+        [("t", "t", "stack", "f", None)],
+    )  # fmt: skip
+    x = make.whole(make.rng, (n, n))
+    function = make.agrees(nest, {"x": x}, {"y": x * x + 1})
+    assert next(s.buffer for s in walk(function.body) if isinstance(s, Alloc)).shape == (8, 4)
+
+
+@pytest.mark.parametrize("d", [5, 64, 1000])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_long_rows_sum_in_lanes(make, d, rows):
+    nest = make.nest(
+        {"x": ("input", "f4", (rows, d)), "s": ("output", "f4", (rows,))},
+        [
+            make.stmt("init", {"i": (0, rows)}, "s[i]", "0.0:f32"),
+            make.stmt("update", {"i": (0, rows), "k": (0, d)}, "s[i]", "x[i, k]", "sum"),
+        ],
+        make.loop("i", "i", "init", make.loop("k", "k", "update", kind="vector")),
+    )
+    x = make.whole(make.rng, (rows, d))
+    function = make.agrees(nest, {"x": x}, {"s": x.sum(1)}, WIDE)
+    lanes = [s.buffer for s in walk(function.body) if isinstance(s, Alloc)]
+    assert [b.shape for b in lanes] == ([] if d < 16 else [(64,)])
+    horizontal = [s for s in walk(function.body) if isinstance(s, Update) and s.buffer == "s"]
+    assert len(horizontal) == 1  # lanes are combined once, at the end
+
+
+def test_strided_parameters(make):
+    nest = make.nest(
+        {"x": ("input", "f4", (4, 5)), "y": ("output", "f4", (4, 5))},
+        [make.stmt("y", {"i": (0, 4), "j": (0, 5)}, "y[i, j]", "x[i, j]")],
+        make.loop("i", "i", make.loop("j", "j", "y")),
+    )
+    function = lower(nest, "copy", {"x": (1, 4)})
+    assert [p.strides for p in function.params] == [(1, 4), (5, 1)]
+    x = make.whole(make.rng, (5, 4)).T
+    assert np.array_equal(make.outputs(function, nest, {"x": x})["y"], x)
+
+
+def test_empty_sizes(make):
+    a, b = np.zeros((4, 0), "f4"), np.zeros((0, 5), "f4")
+    make.agrees(make.matmul(4, 5, 0), {"A": a, "B": b}, {"C": np.zeros((4, 5))})
+    make.agrees(
+        make.matmul(0, 5, 3), {"A": np.zeros((0, 3), "f4"), "B": np.zeros((3, 5), "f4")}, {}
+    )
