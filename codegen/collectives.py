@@ -33,7 +33,7 @@ class AllReduce:
         reducer: str,
         replica: int,
         replicas: int,
-        compile: Callable[..., Callable[..., Any]],
+        compile: Callable[..., Callable[..., None]],
     ) -> None:
         chunk = -(-len(run) // (replicas * 16)) * 16  # whole vectors
         self.run = run
@@ -49,7 +49,7 @@ class AllReduce:
         """Runs it; `all_` are the sides of all replicas, `meet` waits for them."""
         meet()  # every partial value is there
         if self.kernel is not None:
-            self.kernel(*[side.run[self.part] for side in all_], out=self.reduced)
+            self.kernel([side.run[self.part] for side in all_], [self.reduced])
         meet()  # nobody reads partial values any more
         for side in all_:
             np.copyto(self.run[side.part], side.reduced)

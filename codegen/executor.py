@@ -38,12 +38,23 @@ from .replicas import Replicas
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]
-Compile = Callable[[Op, Types, str | None], Callable[..., Any]]
+Kernel = Callable[[Sequence[Array], Sequence[Array]], None]
+"""Reads the first arrays, writes the second, which are dense, aligned and apart."""
+Compile = Callable[[Op, Types, str | None], Kernel]
 
 
-def compile_kernel(op: Op, types: Types, schedule: str | None) -> Callable[..., Any]:
-    """The compiled operator under the text of a loop schedule."""
-    return compile_op(op, types, Schedule.parse(op, schedule) if schedule else None)
+def compile_kernel(op: Op, types: Types, schedule: str | None) -> Kernel:
+    """The machine code of an operator under the text of a loop schedule. Its calls check nothing
+    that the plan has settled, only indices that come from data."""
+    given = None if schedule is None else Schedule.parse(op, schedule)
+    native = compile_op(op, types, given).dense
+
+    def run(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
+        status = native.run(arrays, outs)
+        if status:
+            raise native.error(status)
+
+    return run
 
 
 class Executor:
@@ -183,8 +194,7 @@ class _Shard:
         arrays, kernel = self.arrays, self.owner.kernels[name]
 
         def launch() -> None:
-            outs = tuple([arrays[result] for result in results])
-            kernel(*[arrays[arg] for arg in args], out=outs if len(outs) > 1 else outs[0])
+            kernel([arrays[arg] for arg in args], [arrays[result] for result in results])
 
         def launch_on_pool() -> None:
             assert pool is not None
@@ -200,7 +210,9 @@ def _argument(plan: Plan, given: PlanInput, array: Any) -> Array:
         got = ArrayType(found.shape, from_numpy(found.dtype))
         kind = DTypeError if got.dtype is not given.type.dtype else ShapeError
         raise kind(f"{plan.name}: {given.name} is {got}; this plan is for {given.type}")
-    return np.ascontiguousarray(found) if found.ndim else found
+    if found.flags.c_contiguous and found.flags.aligned:
+        return found
+    return np.array(found, order="C")
 
 
 def _constant(value: Literal) -> Array:

@@ -203,6 +203,12 @@ class Compiled:
     # What was made
 
     @property
+    def dense(self) -> NativeKernel:
+        """The kernel for dense, aligned arrays, outputs apart from inputs. Its `run` checks none
+        of that: it is for callers that own all arrays, such as the executor of plans."""
+        return self._kernel(Form())
+
+    @property
     def loop_ir(self) -> str:
         """The loop IR of the kernel used last."""
         from ..lower.ir_print import print_function

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..algo.graph.graph import ArrayType, Graph
+from ..algo.tensor_expr.op import Op
 from ..sched.graph.schedule import GraphSchedule
-from ..sched.graph.tasks import Task, Tasks
+from ..sched.graph.tasks import Task, Tasks, read_params
 from .arena import Block, assign
 from .plan import (
     ALIGN,
@@ -49,6 +50,7 @@ class _Planner:
     device: dict[str, str] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)  # values that share another's place
     buckets: list[tuple[str, ...]] = field(default_factory=list)
+    ops: dict[str, Op] = field(default_factory=dict)
 
     def run(self) -> Plan:
         """Steps first, then the places of their values."""
@@ -90,6 +92,8 @@ class _Planner:
             self.device[result] = task.device
         match task.kind:
             case "launch":
+                assert task.op is not None
+                self.ops[task.id] = task.op
                 self.steps.append(Launch(task.id, args, task.results, task.device, task.again))
             case "copy":
                 self.steps.append(Copy(args[0], task.results[0], task.device))
@@ -124,7 +128,7 @@ class _Planner:
         last: dict[str, int] = {}
         first: dict[str, int] = {}
         for at, step in enumerate(self.steps):
-            for value in _reads(step):
+            for value in self._reads(step):
                 last[value] = at
             for value in _writes(step):
                 first.setdefault(value, at)
@@ -149,6 +153,18 @@ class _Planner:
                     value, self.types[value], "arena", offset=offsets[value], device=device
                 )
         return slots, arenas
+
+    def _reads(self, step: Step) -> tuple[str, ...]:
+        """The values that must be there: not those that only say a size."""
+        match step:
+            case Launch():
+                op = self.ops[step.kernel]
+                read, pairs = read_params(op), zip(op.params, step.args, strict=True)
+                return tuple(arg for param, arg in pairs if param.name in read)
+            case AllReduce():
+                return step.values
+            case _:
+                return (step.source,)
 
     def _offsets(
         self, values: Sequence[str], first: dict[str, int], last: dict[str, int]
@@ -182,16 +198,6 @@ class _Planner:
         stop = final.offset + nbytes(final.type)
         length = (stop - first.offset) // first.type.dtype.itemsize
         return AllReduce(step.values, step.reducer, first.offset, length)
-
-
-def _reads(step: Step) -> tuple[str, ...]:
-    match step:
-        case Launch():
-            return step.args
-        case AllReduce():
-            return step.values
-        case _:
-            return (step.source,)
 
 
 def _writes(step: Step) -> tuple[str, ...]:

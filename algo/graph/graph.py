@@ -110,7 +110,7 @@ class Value:
             "only when the program runs; keep it as a value, or return it from the program"
         )
 
-    __int__ = __index__ = __float__  # type: ignore[assignment]
+    __int__ = __index__ = __float__
 
 
 def _elementwise(operation: str, *operands: Any) -> Value:

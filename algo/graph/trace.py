@@ -56,7 +56,8 @@ def arguments(
     bound = signature.bind(*args, **(kwargs or {}))
     bound.apply_defaults()
     leaves, structure = flatten(dict(bound.arguments))
-    names, arrays, types, static = [], [], [], []
+    names, arrays, types = [], [], []
+    static: list[Hashable] = []
     for name, leaf in zip(_names(structure), leaves, strict=True):
         found = _type_of(leaf)
         if found is None:
@@ -96,7 +97,7 @@ def trace(
     sizes that schedules may speak of.
     """
     given = args if isinstance(args, Arguments) else arguments(function, args, kwargs)
-    title = name or getattr(function, "__name__", "program")
+    title = name or str(getattr(function, "__name__", "program"))
     dims = _declared(title, function, given)
     inputs = [Input(n, t) for n, t in zip(given.names, given.types, strict=True)]
     with recording() as record:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dtypes import DType, TensorType
-from ..errors import OpError
 from .check import check
 from .expr import (
     Access,
@@ -22,6 +21,7 @@ from .expr import (
     Reduce,
     Size,
     indices_of,
+    sizes_of,
     substitute,
     transform,
     walk,
@@ -58,19 +58,15 @@ def compose(parts: Sequence[Part], returns: Sequence[str]) -> Composed:
     taken = {name for names in tensors for name in names.values()} | set(sizes.names())
     equations: list[Equation] = []
     shapes: dict[str, tuple[Expr, ...]] = {}
-    params: dict[str, Param] = {}
+    inputs: dict[str, _Input] = {}
     made: dict[str, str] = {}
     for position, part in enumerate(parts):
         rename = _Rename(tensors[position], sizes.meaning(position), taken)
-        extents = check(part.op).shapes
         for param, outside in zip(part.op.params, part.args, strict=True):
-            if outside in made:
-                continue
-            name = tensors[position][param.name]
-            dims = [rename.expr(extent) for extent in extents[param.name]]
-            before = params.get(outside)
-            dtype = param.type.dtype or (before.type.dtype if before else None)
-            params[outside] = Param(name, _type(name, dtype, dims))
+            if outside not in made:
+                dims = [d and rename.expr(d) for d in declared_extents(part.op, param)]
+                found = inputs.setdefault(outside, _Input(tensors[position][param.name], dims))
+                found.merge(param.type.dtype, dims)
         equations += [rename.equation(eq) for eq in part.op.equations]
         for tensor, declared in part.op.shapes.items():
             shapes[tensors[position][tensor]] = tuple(map(rename.expr, declared))
@@ -79,14 +75,14 @@ def compose(parts: Sequence[Part], returns: Sequence[str]) -> Composed:
     locations = tuple(loc for part in parts for loc in part.op.locations)
     op = Op(
         _name(parts),
-        tuple(params.values()),
+        tuple(each.param(taken) for each in inputs.values()),
         tuple(equations),
         tuple(made[outside] for outside in returns),
         shapes,
         locations if len(locations) == len(equations) else (),
     )
     check(op)
-    return Composed(op, tuple(params), tuple(returns))
+    return Composed(op, tuple(inputs), tuple(returns))
 
 
 def _name(parts: Sequence[Part]) -> str:
@@ -95,17 +91,47 @@ def _name(parts: Sequence[Part]) -> str:
     return "_".join(shown)
 
 
-def _type(name: str, dtype: DType | None, dims: Iterable[Expr]) -> TensorType:
-    shown: list[str | int] = []
-    for dim in dims:
-        match dim:
-            case Size(symbol):
-                shown.append(symbol)
-            case Const(value) if type(value) is int:
-                shown.append(value)
-            case _:
-                raise OpError(f"the extent of {name} is no size of its own, so it cannot be fused")
-    return TensorType(dtype, tuple(shown))
+def declared_extents(op: Op, param: Param) -> list[Expr | None]:
+    """The extent of each dimension of a parameter as a symbol or a number, None where it is a
+    formula over other sizes that `check` finds again by itself."""
+    found = check(op).shapes[param.name]
+    said = param.type.dims or (None,) * len(found)
+    extents: list[Expr | None] = []
+    for dim, extent in zip(said, found, strict=True):
+        if isinstance(dim, str):
+            extents.append(Size(dim))
+        elif isinstance(dim, int):
+            extents.append(Const(dim))
+        else:
+            extents.append(extent if isinstance(extent, (Size, Const)) else None)
+    return extents
+
+
+@dataclass(slots=True)
+class _Input:
+    """A parameter of the composed operator, from all parts that read it."""
+
+    name: str
+    dims: list[Expr | None]
+    dtype: DType | None = None
+
+    def merge(self, dtype: DType | None, dims: Sequence[Expr | None]) -> None:
+        """What another reader says of it."""
+        self.dtype = self.dtype or dtype
+        self.dims = [a or b for a, b in zip(self.dims, dims, strict=True)]
+
+    def param(self, taken: set[str]) -> Param:
+        """The parameter; a dimension of which nothing is said gets a symbol of its own."""
+        shown: list[str | int] = []
+        for axis, dim in enumerate(self.dims):
+            match dim:
+                case Size(symbol):
+                    shown.append(symbol)
+                case Const(value) if type(value) is int:
+                    shown.append(value)
+                case _:
+                    shown.append(_fresh(f"{self.name}_{axis}", taken))
+        return Param(self.name, TensorType(self.dtype, tuple(shown)))
 
 
 def _tensor_names(parts: Sequence[Part], sizes: Iterable[str]) -> list[dict[str, str]]:
@@ -137,6 +163,16 @@ def _fresh(name: str, taken: set[str]) -> str:
     return found
 
 
+def _symbols(op: Op) -> list[str]:
+    """Every size symbol of an op, also those that turn out to be formulas over others."""
+    checked = check(op)
+    roots = [e for eq in op.equations for e in (*eq.lhs, eq.rhs, *eq.ranges)]
+    roots += [eq.where for eq in op.equations if eq.where is not None]
+    roots += [e for extents in op.shapes.values() for e in extents]
+    said = [d for p in op.params for d in p.type.dims or () if isinstance(d, str)]
+    return list(dict.fromkeys([*checked.sizes, *said, *sizes_of(roots)]))
+
+
 class _Sizes:
     """Which size symbols of the parts are one, and what each becomes.
 
@@ -149,20 +185,19 @@ class _Sizes:
         self._parent: dict[tuple[int, str], tuple[int, str]] = {}
         self._value: dict[tuple[int, str], tuple[int, Expr]] = {}
         self._outside: set[tuple[int, str]] = set()
-        known: dict[str, tuple[int, tuple[Expr, ...], bool]] = {}
+        known: dict[str, tuple[int, Sequence[Expr | None], bool]] = {}
         for position, part in enumerate(parts):
             checked = check(part.op)
-            for symbol in checked.sizes:
+            for symbol in _symbols(part.op):
                 self._parent[position, symbol] = (position, symbol)
             for param, outside in zip(part.op.params, part.args, strict=True):
-                extents = checked.shapes[param.name]
-                if outside not in known:
-                    known[outside] = (position, extents, False)
-                origin, others, inner = known[outside]
+                extents = declared_extents(part.op, param)
+                origin, others, inner = known.setdefault(outside, (position, extents, False))
                 for extent, other in zip(extents, others, strict=True):
                     if isinstance(extent, Size) and not inner:
                         self._outside.add((position, extent.name))
-                    self._meet((origin, other), (position, extent))
+                    if extent is not None and other is not None:
+                        self._meet((origin, other), (position, extent))
             for name, outside in zip(part.op.returns, part.results, strict=True):
                 known[outside] = (position, checked.shapes[name], True)
         self._names = self._name_classes()

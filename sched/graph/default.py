@@ -27,13 +27,9 @@ def fuse_by_default(tasks: Tasks, apart: Iterable[str] = ()) -> Tasks:
     for task in tasks.tasks:
         if task.kind != "launch" or task.id in fixed or task.op is None:
             continue
-        now = next((t for t in tasks.tasks if set(task.nodes) <= set(t.nodes) and t.again == task.again), None)  # fmt: skip
-        if now is None or now.op is None:
-            continue
-        reads = elementwise_reads(now.op)
-        if reads is None:
-            continue
-        tasks = _joined(tasks, now, reads, fixed)
+        reads = elementwise_reads(task.op)
+        if reads is not None:
+            tasks = _joined(tasks, task, reads, fixed)
     return tasks
 
 

@@ -9,6 +9,7 @@ is fused, whatever the order of the calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,21 +43,27 @@ class Primitive(ABC):
     @property
     def text(self) -> str:
         """The call as users write it: `fuse("dense[0]", "relu[0]")`."""
-        return self._call(_literal)
+        positional, keywords = self.arguments()
+        return call_text(self.called, positional, keywords)
 
     @property
     def who(self) -> str:
         """How messages name it: `fuse(dense[0], relu[0])`, without quotes."""
-        return self._call(lambda value: _literal(value).replace('"', ""))
-
-    def _call(self, show: Any) -> str:
-        positional, keywords = self.arguments()
-        parts = [show(value) for value in positional]
-        parts += [f"{key}={show(value)}" for key, value in keywords.items()]
-        return f"{self.called}({', '.join(parts)})"
+        return self.text.replace('"', "")
 
 
-def _literal(value: Any) -> str:
+def call_text(name: str, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> str:
+    """A call with literal arguments, as text that `sched.loop.text.calls` reads."""
+    parts = [literal_text(value) for value in positional]
+    parts += [f"{key}={literal_text(value)}" for key, value in keywords.items()]
+    return f"{name}({', '.join(parts)})"
+
+
+def literal_text(value: Any) -> str:
+    """A string in double quotes, a tuple of such, or a number."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, tuple):
+        inner = ", ".join(map(literal_text, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
     return repr(value)

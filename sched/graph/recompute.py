@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...algo.errors import GraphError
 from .primitive import Primitive
-from .tasks import Task, Tasks, select, with_tasks
+from .tasks import Task, Tasks, read_args, select, with_tasks
 
 
 @dataclass(frozen=True)
@@ -60,4 +60,4 @@ class Recompute(Primitive):
 
 
 def _late_readers(tasks: Tasks, task: Task) -> list[Task]:
-    return [each for each in tasks.tasks if each.backward and set(each.args) & set(task.results)]
+    return [each for each in tasks.tasks if each.backward and read_args(each) & set(task.results)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ...algo.errors import GraphError
 from ...algo.graph.graph import Graph
@@ -69,15 +69,6 @@ class GraphSchedule:
                 tasks = fuse_by_default(tasks, apart)
         return with_copies(tasks)
 
-    def kernels(self, graph: Graph) -> dict[str, Schedule]:
-        """The kernels of a graph under this schedule by id, each with its own loop schedule, or
-        with an empty one where it runs by the default."""
-        return {
-            task.id: Schedule.parse(task.op, task.schedule or "")
-            for task in self.tasks(graph).tasks
-            if task.op is not None
-        }
-
     # The primitives. What each does stands at its class.
 
     def fuse(self, *selectors: str) -> GraphSchedule:
@@ -96,18 +87,30 @@ class GraphSchedule:
         """A node computed again for the backward pass, not kept. See `Recompute`."""
         return self.then(Recompute(selector))
 
+    @overload
+    def kernel(self, selector: str) -> Schedule: ...
+    @overload
     def kernel(
         self, selector: str, schedule: str | Schedule | Callable[[Schedule], Schedule]
-    ) -> GraphSchedule:
+    ) -> GraphSchedule: ...
+
+    def kernel(
+        self,
+        selector: str,
+        schedule: str | Schedule | Callable[[Schedule], Schedule] | None = None,
+    ) -> GraphSchedule | Schedule:
         """A loop schedule for a kernel: text, a schedule, or a function of the kernel's plain
-        schedule (for a function, the types must be known: see `kernels`). See `Kernel`."""
+        schedule. Without one, the schedule that the kernel has, plain where it runs by default;
+        this form and functions need the types to be known. See `Kernel`."""
         if isinstance(schedule, Schedule):
             return self.then(Kernel(selector, schedule.text))
         if isinstance(schedule, str):
             return self.then(Kernel(selector, schedule))
-        graph = self._graph(f"kernel({selector})")
-        task = select(self.tasks(graph), selector, f"kernel({selector})")
+        who = f"kernel({selector})"
+        task = select(self.tasks(self._graph(who)), selector, who)
         assert task.op is not None
+        if schedule is None:
+            return Schedule.parse(task.op, task.schedule or "")
         return self.then(Kernel(selector, schedule(Schedule(task.op)).text))
 
     def _graph(self, who: str) -> Graph:
@@ -129,11 +132,12 @@ class GraphSchedule:
 
     def replay(self, text: str) -> GraphSchedule:
         """This schedule with the calls of `text` (or of the text of a schedule file) after it."""
-        from .file import is_file, parse
+        from .file import is_file, replayed
 
-        chain = parse(text, self.program.name) if is_file(text) else text
+        if is_file(text):
+            return replayed(self, text, "schedule")
         schedule = self
-        for name, args, keywords in calls(chain):
+        for name, args, keywords in calls(text):
             schedule = schedule.call(name, *args, **keywords)
         return schedule
 

@@ -17,6 +17,7 @@ a mean) stays the global size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,7 +29,6 @@ from ...algo.tensor_expr.expr import (
     Const,
     Expr,
     Index,
-    Range,
     Reduce,
     Size,
     children,
@@ -86,41 +86,48 @@ def localise(op: Op, states: Sequence[State], extents: Sequence[Sequence[int]]) 
     """
     checked = check(op)
     names = [param.name for param in op.params]
-    weights: dict[str, int] = {}
     reasons: list[str] = []
-    for name, state, extent in zip(names, states, extents, strict=True):
-        if isinstance(state, Split):
-            symbol = checked.shapes[name][state.dim]
-            count = 1
-            for size in extent:
-                count *= size
-            if isinstance(symbol, Size):
-                weights[symbol.name] = weights.get(symbol.name, 0) + count
-            else:
-                reasons.append(f"dimension {state.dim} of {name} has a fixed size")
+    symbols = _candidates(checked, dict(zip(names, states, strict=True)), extents, reasons)
     partial = {n: s for n, s in zip(names, states, strict=True) if isinstance(s, Partial)}
-    symbols = sorted(weights, key=lambda symbol: -weights[symbol])
     for symbol in (*symbols, None):
         for kept in (partial, {}) if partial else ({},):
+            form = _Analysis(checked, symbol, kept)
             try:
-                form = _Analysis(checked, symbol, kept)
                 found = form.run()
             except Refused as refusal:
-                if kept is not partial or not partial:
+                if not kept:
                     reasons.append(str(refusal))
                 continue
-            whole = 0
-            for name, extent in zip(names, extents, strict=True):
-                for dim, size in zip(checked.shapes[name], extent, strict=True):
-                    if symbol is not None and dim is Size(symbol):
-                        whole = size
+            whole = None if symbol is None else symbols[symbol]
             return Local(
-                _with_global(op, symbol, whole) if form.counted and symbol else op,
+                _with_global(op, symbol, whole) if form.counted and symbol and whole else op,
                 tuple(found[name] for name in names),
                 tuple(found[name] for name in op.returns),
                 "; ".join(dict.fromkeys(reasons)) if symbol is None else "",
             )
     raise AssertionError("an operator on whole values is always possible")
+
+
+def _candidates(
+    checked: Checked,
+    states: Mapping[str, State],
+    extents: Sequence[Sequence[int]],
+    reasons: list[str],
+) -> dict[str, int]:
+    """The size symbols of split dimensions with their whole extents, those of the largest arrays
+    first."""
+    weights: dict[str, int] = {}
+    whole: dict[str, int] = {}
+    for (name, state), extent in zip(states.items(), extents, strict=True):
+        if not isinstance(state, Split):
+            continue
+        symbol = checked.shapes[name][state.dim]
+        if isinstance(symbol, Size):
+            weights[symbol.name] = weights.get(symbol.name, 0) + math.prod(extent)
+            whole[symbol.name] = extent[state.dim]
+        else:
+            reasons.append(f"dimension {state.dim} of {name} has the extent {print_expr(symbol)}")
+    return {symbol: whole[symbol] for symbol in sorted(whole, key=lambda s: -weights[s])}
 
 
 @dataclass(slots=True)
@@ -267,7 +274,7 @@ class _Analysis:
         for dim, index in enumerate(expr.indices):
             if isinstance(state, Split) and dim == state.dim:
                 if not isinstance(index, Index) or index.name not in self.split:
-                    raise Refused(f"{expr.tensor} is read at {print_expr(index)}")
+                    raise Refused(f"{print_expr(expr)} reads the parts of other replicas")
                 found = self._joined(found, index.name)
             else:
                 found = self._joined(found, self._position(index))

@@ -16,6 +16,7 @@ from ...algo.graph.build import results_of
 from ...algo.graph.graph import Apply, ArrayType, Graph, Literal, Value
 from ...algo.graph.print import value_name
 from ...algo.graph.trace import leaf_names
+from ...algo.tensor_expr.expr import accesses
 from ...algo.tensor_expr.op import Op
 
 
@@ -93,6 +94,26 @@ class Tasks:
             for arg in dict.fromkeys(task.args):
                 found.setdefault(arg, []).append(task)
         return found
+
+
+def read_args(task: Task) -> frozenset[str]:
+    """The arguments whose elements the task reads; others of a launch only say a size."""
+    if task.op is None:
+        return frozenset(task.args)
+    read = read_params(task.op)
+    return frozenset(a for p, a in zip(task.op.params, task.args, strict=True) if p.name in read)
+
+
+def read_params(op: Op) -> frozenset[str]:
+    """The parameters that some equation accesses."""
+
+    def find() -> frozenset[str]:
+        roots = [e for eq in op.equations for e in (*eq.lhs, eq.rhs, *eq.ranges)]
+        roots += [eq.where for eq in op.equations if eq.where is not None]
+        return frozenset(access.tensor for root in roots for access in accesses(root))
+
+    found: frozenset[str] = op.memo("read params", find)
+    return found
 
 
 def tasks_of(graph: Graph) -> Tasks:
