@@ -212,7 +212,7 @@ def _forward(
             return (extra[name],)
         if name in saved:
             return ()
-        return plain.get(name) or split.get(name, ())
+        return plain[name] if name in plain else split.get(name, [])
 
     needed = _closure({a.tensor for eq in backward for a in reads(eq)}, equations_of)
     out: list[Equation] = []

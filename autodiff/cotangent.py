@@ -164,7 +164,7 @@ def _common(
 
 def region(term: Term, shape: Sequence[Expr]) -> Region | None:
     """The box on which a term holds, None where its conditions describe no box."""
-    box = [(NOTHING, extent) for extent in shape]
+    box: list[tuple[Expr, Expr]] = [(NOTHING, extent) for extent in shape]
     for condition in term.where:
         bounds = _bounds(condition)
         if bounds is None:

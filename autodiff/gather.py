@@ -125,8 +125,9 @@ class _System:
         equalities = [c for c in self.where if isinstance(c, Call) and c.op == "eq"]
         for condition in equalities:
             for side, other in (condition.args, reversed(condition.args)):
-                alone = isinstance(side, Index) and side in self.bound
-                if alone and is_affine(other) and side not in walk(other):
+                if not isinstance(side, Index) or side not in self.bound:
+                    continue
+                if is_affine(other) and side not in walk(other):
                     return side, normalize(other)
         for condition in equalities:
             form = linear(sub(*condition.args)) if all(map(is_affine, condition.args)) else None

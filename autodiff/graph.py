@@ -84,9 +84,9 @@ def _pull(
     values |= dict(zip(returns, given, strict=True))
     primal = [values[p.name] for p in back.params[: -len(returns)]]
     found = apply(back, [*primal, *(cotangents[r] for r in given)])
-    for position, amount in zip(positions, found, strict=True):
+    for position, result in zip(positions, found, strict=True):
         arg = node.args[position]
-        amount = cast(amount, arg.type.dtype)
+        amount = cast(result, arg.type.dtype)
         before = cotangents.get(arg)
         cotangents[arg] = amount if before is None else elementwise("add", before, amount)
 

@@ -26,13 +26,13 @@ def named(eq: Equation, hints: Sequence[Sequence[str]], taken: Collection[str]) 
     names: dict[str, str] = {}
     for name in free:
         tries = hints[int(name[1:])] if name[0] == "%" and int(name[1:]) < len(hints) else ()
-        wanted = (*tries, _base(name))
-        names[name] = _first(chain(wanted, _letters(LETTERS, bases)), {*taken, *names.values()})
+        wanted = chain(tries, (_base(name),), _letters(LETTERS, bases))
+        names[name] = _first(wanted, {*taken, *names.values()})
     for name, others in conflicts.items():
         busy = {names[other] for other in (*free, *others) if other in names}
         after = ascii_lowercase[ascii_lowercase.find(_base(name)) + 1 :] + ascii_lowercase
-        tries = chain((_base(name),), _letters(after, bases))
-        names[name] = _first(tries, {*taken, *busy})
+        wanted = chain((_base(name),), _letters(after, bases))
+        names[name] = _first(wanted, {*taken, *busy})
     ranges = tuple(r for r in (rename_indices(r, names) for r in eq.ranges) if isinstance(r, Range))
     return Equation(
         eq.tensor,
