@@ -52,6 +52,18 @@ def limits_of(target: str) -> Limits:
     return LIMITS[target]
 
 
+def target_for(capability: tuple[int, int]) -> str:
+    """The best target whose code a device of that compute capability runs."""
+    number = 10 * capability[0] + capability[1]
+    fitting = [t for t in LIMITS if t[3:].isdigit() and int(t[3:]) <= number]
+    if not fitting:
+        raise DeviceError(
+            f"GPUs of compute capability {capability[0]}.{capability[1]} are not supported; "
+            f"expected 7.5 or later"
+        )
+    return max(fitting, key=lambda t: int(t[3:]))
+
+
 def check(launch: Launch, limits: Limits) -> None:
     """Raises `DeviceError`, naming the loops or buffers, for a launch beyond the limits."""
     for axes, most in ((launch.threads, limits.block), (launch.blocks, limits.grid)):

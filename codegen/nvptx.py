@@ -62,12 +62,12 @@ def ptx(function: Function, target: str) -> str:
     return compile_ptx(function, target).ptx
 
 
-def compile_ptx(function: Function, target: str) -> Module:
-    """The kernels of a function for a target such as "sm_80".
+def compile_ptx(function: Function, target: str | Limits) -> Module:
+    """The kernels of a function for a target such as "sm_80", or for the limits of a device.
 
-    Raises `DeviceError` for an unknown target, or a launch beyond its limits.
+    Raises `DeviceError` for an unknown target, or a launch beyond the limits.
     """
-    limits = limits_of(target)
+    limits = limits_of(target) if isinstance(target, str) else target
     between = tuple(
         _aligned(s.buffer, ALLOCATION)
         for s in walk(function.body)
@@ -87,7 +87,7 @@ def compile_ptx(function: Function, target: str) -> Module:
         sites += emitted.sites
         texts.append(str(emitted.module))
         kernels.append(Kernel(name, _xyz(launch, "block"), _xyz(launch, "thread"), gpu.dynamic))
-    return Module(_ptx(texts, limits), target, tuple(kernels), between, tuple(sites))
+    return Module(_ptx(texts, limits), limits.target, tuple(kernels), between, tuple(sites))
 
 
 def _aligned(buffer: Buffer, align: int) -> Buffer:

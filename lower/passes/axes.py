@@ -104,8 +104,8 @@ def _top(stmt: Stmt) -> Stmt:
     match stmt:
         case Block(stmts):
             return block(*map(_top, stmts))
-        case Alloc(buffer, body) if buffer.scope in ("heap", "stack"):
-            return Alloc(buffer, _top(body))
+        case Alloc(Buffer(name, dtype, shape, strides, "heap" | "stack", align), body):
+            return Alloc(Buffer(name, dtype, shape, strides, "heap", align), _top(body))
     found = extents(stmt)
     sizes = {axis: max(b.extent for b in found[axis]) for axis in ORDER if axis in found}
     names = {a: max(found[a], key=lambda b: (b.extent, -len(b.loop))).loop for a in sizes}

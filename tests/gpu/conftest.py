@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
 from diptych.lower.ir import Barrier, Block, Function, Stmt, rebuild, walk
 from diptych.lower.ir_parse import parse_function
 from diptych.lower.passes.axes import axes

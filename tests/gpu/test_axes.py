@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from diptych.algo.errors import ScheduleError
 from diptych.lower.ir import Alloc, walk
 from diptych.lower.ir_parse import parse_function
@@ -19,12 +18,15 @@ def after(text: str) -> str:
 
 
 def test_a_host_function_stays_the_same_object():
-    function = parse_function("function f(x: param f32[4]):\n    for i in 0 .. 4:\n        x[i] = 0.0:f32\n")
+    function = parse_function(
+        "function f(x: param f32[4]):\n    for i in 0 .. 4:\n        x[i] = 0.0:f32\n"
+    )
     assert axes(function) is function
 
 
 def test_axes_go_outside_and_guards_inside():
-    assert after("""
+    assert (
+        after("""
 function f(x: param f32[100], y: param f32[100]):
     for io in 0 .. 7 block.x:
         for i in 0 .. min(16, 100 - io*16) thread.x:
@@ -32,7 +34,8 @@ function f(x: param f32[100], y: param f32[100]):
         for j in 0 .. 8 thread.x:
             if io*8 + j < 100:
                 y[io*8 + j] = 1.0:f32
-""") == """\
+""")
+        == """\
 function f(x: param f32[100], y: param f32[100]):
     for io in 0 .. 7 block.x:
         for i in 0 .. 16 thread.x:
@@ -42,16 +45,19 @@ function f(x: param f32[100], y: param f32[100]):
                 if io * 8 + i < 100:
                     y[io * 8 + i] = 1.0:f32
 """
+    )
 
 
 def test_a_statement_without_threads_runs_once():
-    assert after("""
+    assert (
+        after("""
 function f(s: param f32[3], y: param f32[3, 8]):
     for b in 0 .. 3 block.x:
         s[b] sum= 1.0:f32
         for t in 0 .. 8 thread.x:
             y[b, t] = s[b]
-""") == """\
+""")
+        == """\
 function f(s: param f32[3], y: param f32[3, 8]):
     for b in 0 .. 3 block.x:
         for t in 0 .. 8 thread.x:
@@ -59,6 +65,7 @@ function f(s: param f32[3], y: param f32[3, 8]):
                 s[b] sum= 1.0:f32
             y[b, t] = s[b]
 """
+    )
 
 
 def test_an_unbound_copy_is_dealt_out_to_the_threads():
@@ -71,7 +78,9 @@ function f(x: param f32[3, 20], y: param f32[3, 8]):
             for t in 0 .. 8 thread.x:
                 y[b, t] = S[t + 12]
 """)
-    assert text == """\
+    assert (
+        text
+        == """\
 function f(x: param f32[3, 20], y: param f32[3, 8]):
     for b in 0 .. 3 block.x:
         for t in 0 .. 8 thread.x:
@@ -81,10 +90,13 @@ function f(x: param f32[3, 20], y: param f32[3, 8]):
                         S[k.turn * 8 + t] = x[b, k.turn * 8 + t]
                 y[b, t] = S[t + 12]
 """
+    )
 
 
 def test_a_register_tile_around_thread_loops_becomes_each_threads_own():
-    function = simplify(axes(parse_function("""
+    function = simplify(
+        axes(
+            parse_function("""
 function f(x: param f32[32, 64], y: param f32[32, 64]):
     for b in 0 .. 2 block.x:
         alloc acc: register f32[16, 64]:
@@ -96,21 +108,25 @@ function f(x: param f32[32, 64], y: param f32[32, 64]):
                 for j2 in 0 .. 16 thread.x:
                     for r2 in 0 .. 4:
                         y[b*16 + i2, j2*4 + r2] = acc[i2, j2*4 + r2]
-""")))
+""")
+        )
+    )
     allocs = [s.buffer for s in walk(function.body) if isinstance(s, Alloc)]
     assert [(b.name, b.shape) for b in allocs] == [("acc", (1, 4))]
     assert "acc[0, r] = x[16 * b + i, 4 * j + r]" in re.sub(r"  +", "", print_function(function))
 
 
 def test_nests_one_after_the_other_are_launches_of_their_own():
-    assert after("""
+    assert (
+        after("""
 function f(x: param f32[8], y: param f32[8]):
     alloc h: heap f32[8]:
         for i in 0 .. 8 thread.x:
             h[i] = x[i]
         for j in 0 .. 8 block.x:
             y[j] = h[7 - j]
-""") == """\
+""")
+        == """\
 function f(x: param f32[8], y: param f32[8]):
     alloc h: heap f32[8]:
         for i in 0 .. 8 thread.x:
@@ -119,6 +135,7 @@ function f(x: param f32[8], y: param f32[8]):
             for thread in 0 .. 1 thread.x:
                 y[j] = h[7 - j]
 """
+    )
 
 
 REFUSED = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from diptych.algo.errors import InternalError, ScheduleError
 from diptych.lower.ir_parse import parse_function
 from diptych.lower.ir_print import print_function
@@ -36,18 +35,21 @@ def test_none_between_reads():
 
 
 def test_between_a_read_and_the_next_turns_write():
-    assert placed("""
+    assert (
+        placed("""
 for k in 0 .. 4:
     S[t] = x[k*16 + t]
     for r in 0 .. 16:
         y[t] sum= S[r]
-""") == """\
+""")
+        == """\
 for k in 0 .. 4:
     barrier
     S[t] = x[k * 16 + t]
     barrier
     for r in 0 .. 16:
         y[t] sum= S[r]"""
+    )
 
 
 def test_disjoint_halves_of_a_buffer_need_none():
@@ -65,15 +67,18 @@ def test_global_memory_counts_too():
 
 
 def test_outside_of_what_not_all_threads_enter():
-    assert placed("""
+    assert (
+        placed("""
 S[t] = x[t]
 if t < 8:
     y[t] = S[t + 8]
-""") == """\
+""")
+        == """\
 S[t] = x[t]
 barrier
 if t < 8:
     y[t] = S[t + 8]"""
+    )
 
 
 def test_inside_of_what_a_whole_block_enters():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from diptych.algo.errors import DeviceError
 from diptych.codegen.gpu_limits import LIMITS, layout
 from diptych.codegen.nvptx import compile_ptx

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-
 from diptych.algo.errors import DeviceError
 from diptych.codegen.nvptx import Kernel, compile_ptx, ptx
 from diptych.codegen.ptxas import assemble, find_ptxas

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-
 from diptych.algo.errors import InternalError
 from diptych.codegen.simt import Race, emulate, emulation
+from diptych.lower.ir_parse import parse_function
 from diptych.lower.run import run
 from diptych.lower.verify import verify
 
@@ -47,8 +47,9 @@ def test_a_barrier_that_is_missing_is_found_though_values_are_right(
         emulate(function, [a, b, c], seed)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
     assert re.fullmatch(
-        r"race in matmul on [AB]\.shared\[\d+, \d+\]: block \(x=\d, y=\d\), thread \(x=\d+, y=\d+\) "
-        r"writes what thread \(x=\d+, y=\d+\) read, with no barrier between",
+        r"race in matmul on [AB]\.shared\[\d+, \d+\]: block \(x=\d, y=\d\), "
+        r"thread \(x=\d+, y=\d+\) writes what thread \(x=\d+, y=\d+\) read, "
+        r"with no barrier between",
         str(race.value),
     )
 
@@ -89,8 +90,6 @@ def written(body: str) -> str:
 
 @pytest.mark.parametrize("body", RACES)
 def test_races(body: str):
-    from diptych.lower.ir_parse import parse_function
-
     x = np.arange(64, dtype=np.float32)
     for seed in range(5):
         with pytest.raises(Race) as race:
@@ -99,8 +98,6 @@ def test_races(body: str):
 
 
 def test_blocks_race_whatever_barriers_there_are():
-    from diptych.lower.ir_parse import parse_function
-
     text = """
 function f(x: param f32[8], y: param f32[8]):
     for b in 0 .. 4 block.x:
@@ -118,8 +115,6 @@ function f(x: param f32[8], y: param f32[8]):
 
 
 def test_a_barrier_in_divergent_flow_is_refused():
-    from diptych.lower.ir_parse import parse_function
-
     x = np.ones(64, np.float32)
     with pytest.raises(InternalError) as refused:
         emulate(parse_function(written("if t < 2:\n    S[t] = x[t]\n    barrier")), [x, x.copy()])

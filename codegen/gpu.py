@@ -1,0 +1,76 @@
+"""Operators on GPUs: their PTX, their emulation on the host, and their run on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..algo.dtypes import DType, from_numpy
+from ..algo.errors import ScheduleError
+from ..algo.tensor_expr.op import Op
+from ..lower.ir import AXES, For, Function, walk
+from ..lower.kernel import lower
+from ..sched.loop.machine import Machine
+from ..sched.loop.schedule import Schedule
+from . import cuda, nvptx, simt
+from .specialize import Signature, symbol
+
+Array = np.ndarray[Any, Any]
+Types = Sequence[tuple[DType, tuple[int, ...]]]
+MACHINE = Machine(vector_bytes=16, registers=128)
+"""A GPU thread as lowering sees it: its widest access has 16 bytes."""
+
+
+def kernel_of(op: Op, types: Types, schedule: Schedule) -> Function:
+    """The loop IR of an operator for GPUs, barriers included, dense arrays being given.
+
+    Raises `ScheduleError` where the schedule binds no loop to a GPU axis.
+    """
+    signature = Signature(op, tuple((dtype, tuple(shape)) for dtype, shape in types))
+    function = lower(signature.nest(schedule), symbol(op.name), machine=MACHINE)
+    if not any(isinstance(s, For) and s.kind in AXES for s in walk(function.body)):
+        raise ScheduleError(
+            f"{op.name}: the schedule binds no loop to a GPU axis; "
+            f'bind one, such as bind("i", "block.x")'
+        )
+    return function
+
+
+def ptx_of(op: Op, types: Types, schedule: Schedule, target: str = "sm_80") -> str:
+    """The PTX text of an operator for inputs of these element types and shapes."""
+    return nvptx.ptx(kernel_of(op, types, schedule), target)
+
+
+def emulate_op(op: Op, arrays: Sequence[Array], schedule: Schedule, seed: int = 0) -> Any:
+    """The results of an operator, its GPU kernels emulated on the host with races checked.
+
+    `seed` chooses the order of threads. Raises `simt.Race` where threads race.
+    """
+    return _run(op, arrays, schedule, lambda function, all_: simt.emulate(function, all_, seed))
+
+
+def run_op(op: Op, arrays: Sequence[Array], schedule: Schedule, device: int = 0) -> Any:
+    """The results of an operator, run on the GPU `cuda:device`."""
+    return _run(op, arrays, schedule, cuda.device(device).run)
+
+
+def _run(
+    op: Op,
+    arrays: Sequence[Array],
+    schedule: Schedule,
+    execute: Callable[[Function, Sequence[Array]], None],
+) -> Any:
+    """The result, or a tuple of them, as calls on the host give them."""
+    dense = {p.name: np.ascontiguousarray(a) for p, a in zip(op.params, arrays, strict=True)}
+    types = [(from_numpy(array.dtype), array.shape) for array in dense.values()]
+    function = kernel_of(op, types, schedule)
+    signature = Signature(op, tuple(types))
+    outs = {
+        name: np.empty(shape, dtype)
+        for name, (shape, dtype) in zip(op.returns, signature.results, strict=True)
+    }
+    execute(function, [(dense | outs)[param.name] for param in function.params])
+    results = tuple(outs[name] for name in op.returns)
+    return results[0] if len(results) == 1 else results
