@@ -174,7 +174,7 @@ class _Shard:
     def _step(self, at: int, step: Step, shards: Sequence[_Shard]) -> Callable[[], None]:
         arrays, meet = self.arrays, self.owner.replicas.meet
         match step:
-            case Launch(name, args, results, device, _):
+            case Launch(name, args, results, device, _, _):
                 return self._launch(name, args, results, self.owner.pools.get(device))
             case Copy(source, target, _):
                 return lambda: np.copyto(arrays[target], arrays[source])

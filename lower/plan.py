@@ -45,13 +45,14 @@ class KernelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """results = kernel(args). `again` marks a recomputation."""
+    """results = kernel(args). `again` marks a recomputation; `region` is for readers."""
 
     kernel: str
     args: tuple[str, ...]
     results: tuple[str, ...]
     device: str = "cpu"
     again: bool = False
+    region: str = "forward"
 
 
 @dataclass(frozen=True, slots=True)

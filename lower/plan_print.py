@@ -36,7 +36,13 @@ def _what(plan: Plan) -> list[str]:
     lines += [
         f"  const {slot.name}: {slot.type}" for slot in plan.slots.values() if slot.home == "const"
     ]
-    lines += [f"  {_step(plan, step)}" for step in plan.steps]
+    regions = dict.fromkeys(step.region for step in plan.steps if isinstance(step, Launch))
+    region = ""
+    for step in plan.steps:
+        if isinstance(step, Launch) and step.region != region and len(regions) > 1:
+            region = step.region
+            lines.append(f"  # {region}")
+        lines.append(f"  {_step(plan, step)}")
     for output in plan.outputs:
         part = f", parts along axis {output.split}" if output.split is not None else ""
         lines.append(f"  output {output.name}: {output.type} = {plan.slots[output.slot]}{part}")
@@ -46,7 +52,7 @@ def _what(plan: Plan) -> list[str]:
 def _step(plan: Plan, step: Step) -> str:
     slots = plan.slots
     match step:
-        case Launch(kernel, args, results, device, again):
+        case Launch(kernel, args, results, device, again, _):
             left = ", ".join(f"{slots[r]}: {slots[r].type}" for r in results)
             right = ", ".join(str(slots[a]) for a in args)
             name = kernel if plan.kernels[kernel].schedule is None else f"{kernel} (scheduled)"

@@ -94,7 +94,9 @@ class _Planner:
             case "launch":
                 assert task.op is not None
                 self.ops[task.id] = task.op
-                self.steps.append(Launch(task.id, args, task.results, task.device, task.again))
+                self.steps.append(
+                    Launch(task.id, args, task.results, task.device, task.again, task.region)
+                )
             case "copy":
                 self.steps.append(Copy(args[0], task.results[0], task.device))
             case "slice":

@@ -84,7 +84,6 @@ def fused(tasks: Tasks, chosen: Sequence[Task]) -> Task:
         results=composed.results,
         op=composed.op,
         nodes=tuple(node for task in parts for node in task.nodes),
-        backward=any(task.backward for task in parts),
         again=all(task.again for task in parts),
     )
 

@@ -181,7 +181,7 @@ class _Rewriter:
         count = self.counts.get(kind, 0)
         self.counts[kind] = count + 1
         label = f"{kind}[{count}]"
-        self.out.append(Task(label, kind, (name,), (new,), backward=before.backward, **more))
+        self.out.append(Task(label, kind, (name,), (new,), region=before.region, **more))
         return new
 
 

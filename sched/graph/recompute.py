@@ -28,7 +28,7 @@ class Recompute(Primitive):
 
     def legal(self, tasks: Tasks) -> None:
         task = select(tasks, self.selector, self.who)
-        if task.backward:
+        if task.region != "forward":
             raise GraphError(
                 f"{self.who}: {task.id} is not in the forward part, so nothing would be saved"
             )
@@ -46,7 +46,7 @@ class Recompute(Primitive):
             task,
             id=f"{task.id}'",
             results=tuple(names.values()),
-            backward=True,
+            region="backward",
             again=True,
         )
         out: list[Task] = []
@@ -60,4 +60,8 @@ class Recompute(Primitive):
 
 
 def _late_readers(tasks: Tasks, task: Task) -> list[Task]:
-    return [each for each in tasks.tasks if each.backward and read_args(each) & set(task.results)]
+    return [
+        each
+        for each in tasks.tasks
+        if each.region != "forward" and read_args(each) & set(task.results)
+    ]

@@ -30,8 +30,8 @@ class Task:
     all_gather  the whole of a value of which each replica has its part along `dim`
     copy        the value on another device
 
-    `nodes` are the ids of the graph nodes it does the work of. `again` marks a recomputation,
-    `backward` a node of the backward region, or any after it.
+    `nodes` are the ids of the graph nodes it does the work of. `again` marks a recomputation.
+    `region` is forward, backward (a gradient), or update (what comes after gradients).
     """
 
     id: str
@@ -41,7 +41,7 @@ class Task:
     op: Op | None = None
     nodes: tuple[str, ...] = ()
     device: str = "cpu"
-    backward: bool = False
+    region: str = "forward"
     again: bool = False
     dim: int = 0
     reducer: str = ""
@@ -135,14 +135,17 @@ def tasks_of(graph: Graph) -> Tasks:
     arguments = tuple(Argument(v.name, v.type, None, dims.get(v.name)) for v in graph.inputs)
     types.update({value.name: value.type for value in graph.inputs})
     regions: Mapping[Apply, str] = graph.notes.get("regions", {})
-    late = False
+    region = "forward"
     tasks = []
     for node in graph.nodes:
-        late = late or regions.get(node) == "backward"
+        if regions.get(node) == "backward":
+            region = "backward"
+        elif region == "backward":
+            region = "update"
         label = graph.ids[node]
         results = tuple(_results(graph, node, types))
         args = tuple(map(name, node.args))
-        tasks.append(Task(label, "launch", args, results, node.op, (label,), backward=late))
+        tasks.append(Task(label, "launch", args, results, node.op, (label,), region=region))
     outputs = tuple(
         Output(label, name(value), value.type)
         for label, value in zip(leaf_names(graph), graph.outputs, strict=True)
