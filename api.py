@@ -15,16 +15,26 @@ from typing import Any
 import numpy as np
 
 from .algo.dtypes import DType, f32, f64, from_numpy
-from .algo.errors import DTypeError, GradientError, ScheduleError, ShapeError
+from .algo.errors import DTypeError, GradientError, GraphError, ScheduleError, ShapeError
 from .algo.graph import build
-from .algo.graph.graph import Value
+from .algo.graph.graph import Graph, Value
+from .algo.graph.program import Program, has_values
+from .algo.graph.trace import Arguments
+from .algo.graph.tree import flatten, unflatten
 from .algo.location import caller
 from .algo.tensor_expr.check import check
+from .algo.tensor_expr.interpret import interpret as interpret_op
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
+from .algo.tensor_expr.sizes import evaluate
 from .algo.tensor_expr.trace import trace
+from .autodiff.graph import gradients
 from .autodiff.reverse import adjoint
+from .codegen.executor import Executor
 from .codegen.kernels import Compiled, compile_op
+from .lower.plan import Plan
+from .lower.program import plan as make_plan
+from .sched.graph.schedule import GraphSchedule
 from .sched.loop.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
@@ -66,8 +76,8 @@ class Runner:
             key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
             kernel = self._kernels[key]
         except (KeyError, AttributeError):
-            if any(isinstance(a, Value) for a in arrays):
-                return build.apply(self.op, arrays)
+            if build.is_traced(arrays):
+                return build.call(self.op, *arrays)
             arrays = arguments(self.op, arrays)
             key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
             kernel = self._kernels.get(key) or self._compile(key, arrays)
@@ -240,14 +250,197 @@ def value_and_grad(function: Any, argnums: int | tuple[int, ...] = 0) -> Callabl
     return call
 
 
+def grad(of: Any, wrt: Any = 0) -> Any:
+    """The gradient. In a program, of a scalar value by values (nested in dicts, lists, tuples):
+    the gradients, nested alike. Of an operator, by argument numbers: a function to the gradient.
+    """
+    if isinstance(of, Value):
+        leaves, structure = flatten(wrt)
+        strangers = [leaf for leaf in leaves if not isinstance(leaf, Value)]
+        if strangers:
+            raise GraphError(
+                f"grad: expected values of the program to differentiate by, got {strangers[0]!r}"
+            )
+        return unflatten(structure, gradients(of, leaves))
+    both = value_and_grad(of, wrt)
+    return lambda *arrays: both(*arrays)[1]
+
+
+def program(function: Any = None, *, name: str | None = None) -> Any:
+    """A program from a Python function of arrays: a graph of the operators that it calls."""
+    if function is None:
+        return lambda given: program(given, name=name)
+    return Program(function, name)
+
+
+def interpret(what: Op | Program, *args: Any, exact: bool = False) -> Any:
+    """Runs an operator or a program by the NumPy interpreter, the reference for all else.
+
+    `exact` computes floats in f64. Slow; no call ever comes here unless it is asked to.
+    """
+    if isinstance(what, Program):
+        return what.interpret(*args)
+    return interpret_op(what, *arguments(what, args), exact=exact)
+
+
+class Step:
+    """A program under one graph schedule, planned and compiled once a signature."""
+
+    def __init__(self, schedule: GraphSchedule) -> None:
+        self.schedule = schedule
+        self._ready: dict[Any, Executor] = {}
+        self.last: Executor | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = self.schedule.program.arguments(*args, **kwargs)
+        executor = self.executor(given)
+        outputs = executor(*given.arrays)
+        structure = self.schedule.program.graph_for(given).structure
+        return unflatten(structure, outputs)
+
+    def executor(self, given: Arguments) -> Executor:
+        """The executor for arguments of these types."""
+        key = (given.key, _changes)
+        ready = self._ready.get(key)
+        if ready is None:
+            ready = self._ready[key] = Executor(self.plan(self.schedule.program.graph_for(given)))
+        self.last = ready
+        return ready
+
+    def plan(self, graph: Graph) -> Plan:
+        """The plan; kernels of one operator use the schedule that is attached to it."""
+        schedule = GraphSchedule(graph, self.schedule.primitives)
+        for task in schedule.tasks(graph).tasks:
+            if task.op is not None and task.schedule is None and task.op.fingerprint in _attached:
+                schedule = schedule.kernel(task.nodes[0], _attached[task.op.fingerprint])
+        return make_plan(graph, schedule)
+
+
+def _step(schedule: GraphSchedule) -> Step:
+    return schedule._memo.setdefault("step", Step(schedule))  # type: ignore[no-any-return]
+
+
+def _call_schedule(self: GraphSchedule, *args: Any, **kwargs: Any) -> Any:
+    if has_values(args, kwargs):
+        return self.program.function(*args, **kwargs)
+    return _step(self)(*args, **kwargs)
+
+
+def _plan_schedule(self: GraphSchedule, *args: Any, **kwargs: Any) -> Plan:
+    if args or kwargs:
+        return _step(self).plan(self.program.graph(*args, **kwargs))
+    if not self.program.traced:
+        raise GraphError(
+            f"{self.program.name}: the plan depends on the types of the arguments; call the "
+            "program first, or give them: plan(*arguments)"
+        )
+    return _step(self).plan(self.program.traced[-1])
+
+
+def _default(self: Program) -> GraphSchedule:
+    found = self.__dict__.get("_default")
+    if found is None:
+        found = self.__dict__["_default"] = GraphSchedule(self)
+    return found  # type: ignore[no-any-return]
+
+
+def _call_program(self: Program, *args: Any, **kwargs: Any) -> Any:
+    if has_values(args, kwargs):
+        return self.function(*args, **kwargs)
+    return _step(_default(self))(*args, **kwargs)
+
+
+def _plan_program(self: Program, *args: Any, **kwargs: Any) -> Plan:
+    return _plan_schedule(_default(self), *args, **kwargs)
+
+
+def _with_graph_schedule(self: Program, schedule: Any) -> GraphSchedule:
+    if isinstance(schedule, (str, Path)):
+        return GraphSchedule.load(self, schedule)
+    return GraphSchedule(self, schedule.primitives)
+
+
+def _call_loop_schedule(self: Schedule, *arrays: Any, out: Any = None) -> Any:
+    return _runner_of(self)(*arrays, out=out)
+
+
+def _runner_of(self: Schedule) -> Runner:
+    return self.op.memo(f"runner {self.text}", lambda: Runner(self.op, self))  # type: ignore[no-any-return]
+
+
+def _source(self: Any, kind: str = "llvm", **sizes: int) -> str:
+    """Generated code: kind is llvm, asm, ir (loop IR) or ptx; at the last call's sizes, or at
+    those given by name (types that are not annotated are taken as f32)."""
+    operator, schedule = (self, attached(self)) if isinstance(self, Op) else (self.op, self)
+    runner = _runner_of(schedule) if schedule is not None else Runner(operator, None)
+    compiled = runner.last if not sizes else None
+    if compiled is None and isinstance(self, Op) and not sizes:
+        compiled = getattr(operator._memo.get("runner", (0, None))[1], "last", None)
+    if compiled is None and not sizes:
+        raise ShapeError(
+            f"{operator.name}: call it first, or give sizes: source({kind!r}, "
+            + ", ".join(f"{s}=64" for s in check(operator).sizes)
+            + ")"
+        )
+    types = compiled.signature.types if compiled is not None else _types_at(operator, sizes)
+    if kind == "ptx":
+        from .codegen.gpu import ptx_of
+
+        return ptx_of(operator, types, schedule)
+    compiled = compiled or compile_op(operator, types, schedule)
+    found = {"llvm": "llvm", "asm": "asm", "ir": "loop_ir"}.get(kind)
+    if found is None:
+        raise ScheduleError(f"source({kind!r}): expected llvm, asm, ir or ptx")
+    return str(getattr(compiled, found))
+
+
+def _types_at(operator: Op, sizes: dict[str, int]) -> list[tuple[DType, tuple[int, ...]]]:
+    checked = check(operator)
+    missing = [s for s in checked.sizes if s not in sizes]
+    if missing:
+        raise ShapeError(f"{operator.name}: give all sizes, {', '.join(missing)} missing")
+    return [
+        (p.type.dtype or f32, tuple(evaluate(e, sizes) for e in checked.shapes[p.name]))
+        for p in operator.params
+    ]
+
+
 def bind() -> None:
-    """Gives L1's and L3's classes what reaches upward."""
-    for name, function in (
-        ("__call__", _call),
-        ("schedule", _schedule),
-        ("with_schedule", _with_schedule),
-        ("gradient", _gradient),
-    ):
-        setattr(Op, name, function)
-    for name, function in (("attach", _attach), ("detach", _detach)):
-        setattr(Schedule, name, function)
+    """Gives the classes of the lower layers what reaches upward."""
+    bound: tuple[tuple[type, dict[str, Any]], ...] = (
+        (
+            Op,
+            {
+                "__call__": _call,
+                "schedule": _schedule,
+                "with_schedule": _with_schedule,
+                "gradient": _gradient,
+                "source": _source,
+            },
+        ),
+        (
+            Schedule,
+            {
+                "__call__": _call_loop_schedule,
+                "attach": _attach,
+                "detach": _detach,
+                "source": _source,
+            },
+        ),
+        (
+            Program,
+            {
+                "__call__": _call_program,
+                "schedule": lambda self: GraphSchedule(self),
+                "with_schedule": _with_graph_schedule,
+                "plan": _plan_program,
+            },
+        ),
+        (GraphSchedule, {"__call__": _call_schedule, "plan": _plan_schedule}),
+    )
+    for owner, functions in bound:
+        for name, function in functions.items():
+            setattr(owner, name, function)
+
+
+bind()

@@ -1,0 +1,111 @@
+"""How the stages of a kernel walk through memory: groups of stages, strides, extents.
+
+What the analytic model and the tuner's sketches know about an operator. Sizes are bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...algo.tensor_expr.affine import linear
+from ...algo.tensor_expr.expr import Access, Const, Expr, Index, accesses, walk
+from ...algo.tensor_expr.op import Kernel, Stage
+
+
+@dataclass(frozen=True)
+class Group:
+    """The stages of one loop nest: a pointwise stage, or init, update and final of a reduction.
+
+    `outs` are the loops shared by all of them, `reds` those of the reduction.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @cached_property
+    def main(self) -> Stage:
+        """The stage that does the work."""
+        return next((s for s in self.stages if s.reducer is not None), self.stages[0])
+
+    @cached_property
+    def outs(self) -> tuple[str, ...]:
+        """The indices of the output's loops, outermost first."""
+        shared = set.intersection(*({r.index for r in s.ranges} for s in self.stages))
+        return tuple(r.index for r in self.main.ranges if r.index in shared)
+
+    @cached_property
+    def reds(self) -> tuple[str, ...]:
+        """The indices that only the main stage runs over."""
+        return tuple(r.index for r in self.main.ranges if r.index not in self.outs)
+
+    @cached_property
+    def extents(self) -> Mapping[str, int]:
+        """Iterations of each loop."""
+        return {r.index: max(0, _int(r.hi) - _int(r.lo)) for r in self.main.ranges}
+
+    @cached_property
+    def work(self) -> int:
+        """Instances of the main stage."""
+        count = 1
+        for extent in self.extents.values():
+            count *= extent
+        return count
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """The distinct reads of the main stage."""
+        return tuple(accesses(self.main.value))
+
+    @cached_property
+    def cost(self) -> float:
+        """Arithmetic of one instance, roughly in additions."""
+        heavy = {"exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
+        slow = {"div", "sqrt", "rsqrt", "floordiv", "mod"}
+        names = [getattr(item, "op", "") for item in walk(self.main.value)]
+        return 1.0 + sum(12.0 if n in heavy else 5.0 if n in slow else 0.5 for n in names if n)
+
+    def stride(self, access: Access, index: str) -> int | None:
+        """Elements between the cells read by neighbours along `index`; None if it varies."""
+        return self._stride(access.tensor, access.indices, index)
+
+    def store_stride(self, index: str) -> int | None:
+        """The same of the cell that is written."""
+        return self._stride(self.main.tensor, self.main.lhs, index)
+
+    def _stride(self, tensor: str, indices: tuple[Expr, ...], index: str) -> int | None:
+        total, step = 0, 1
+        for expr, extent in zip(reversed(indices), reversed(self.shapes[tensor]), strict=True):
+            form = linear(expr)
+            if form is None or any(
+                Index(index) in walk(atom) and not isinstance(atom, Index) for atom in form.terms
+            ):
+                return None
+            total += form.of(Index(index)) * step
+            step *= extent
+        return total
+
+
+def groups(kernel: Kernel) -> list[Group]:
+    """The kernel's loop nests in program order, as the initial nest has them."""
+    shapes = {t.name: tuple(_int(e) for e in t.shape) for t in kernel.tensors.values()}
+    found: list[list[Stage]] = []
+    for stage in kernel.stages:
+        if found and stem(found[-1][0].name) == stem(stage.name) != stage.name:
+            found[-1].append(stage)
+        else:
+            found.append([stage])
+    return [Group(stem(stages[0].name), tuple(stages), shapes) for stages in found]
+
+
+def stem(name: str) -> str:
+    """`C` of `C.init`, `C.update` and `C.final`."""
+    head, _, last = name.rpartition(".")
+    return head if head and last in ("init", "update", "final") else name
+
+
+def _int(expr: Expr) -> int:
+    assert isinstance(expr, Const), f"{expr} is not bound"
+    return int(expr.value)

@@ -1,0 +1,56 @@
+"""A schedule being built at bound sizes: primitives are tried, and those that do not fit left out.
+
+Default schedules and the tuner's sketches are written with it. Every step is checked like a
+user's, so what comes out is legal, and replays from its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...algo.dtypes import DType
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.check import check
+from ...algo.tensor_expr.op import Kernel, Op
+from ...algo.tensor_expr.stages import kernel
+from .initial import initial
+from .names import base
+from .nest import Nest, loops
+from .primitive import Primitive
+from .schedule import Schedule
+
+
+class Draft:
+    """Primitives applied so far, and the nest they make."""
+
+    def __init__(
+        self, op: Op, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int]
+    ) -> None:
+        self.op = op
+        self.kernel: Kernel = kernel(check(op), dtypes or {}, sizes)
+        self.nest: Nest = initial(self.kernel)
+        self.primitives: tuple[Primitive, ...] = ()
+
+    @property
+    def schedule(self) -> Schedule:
+        """What has been built."""
+        return Schedule(self.op, self.primitives)
+
+    def attempt(self, *steps: Primitive) -> bool:
+        """Applies the steps if all of them are legal, else none."""
+        nest = self.nest
+        try:
+            for step in steps:
+                nest = step.step(nest)
+        except ScheduleError:
+            return False
+        self.nest, self.primitives = nest, (*self.primitives, *steps)
+        return True
+
+    def has(self, loop: str) -> bool:
+        """Is there a loop of this full name?"""
+        return any(item.name == loop for item in loops(self.nest.tree))
+
+    def copies(self, loop: str) -> Iterator[str]:
+        """The full names of a loop and of the copies that distribution made of it."""
+        return iter([item.name for item in loops(self.nest.tree) if base(item.name) == loop])

@@ -1,0 +1,201 @@
+"""Sketches: a few choices a loop nest, and the primitives that they stand for.
+
+A sketch is what the analytic model chooses once and the tuner changes at random. `build` writes
+it with the primitives users write; a step that is not legal for the operator is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...algo.dtypes import DType
+from ...algo.tensor_expr.op import Op
+from .access import Group, groups
+from .draft import Draft
+from .machine import Machine
+from .marks import Mark, Parallel, Unroll, Vectorize
+from .nest import loops
+from .reorder import Reorder
+from .schedule import PRIMITIVES, Schedule
+from .split import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How one nest runs.
+
+    `vector` is the index that runs in lanes, `vectors` how many registers wide its inner loop is
+    (0: the whole loop is one vector loop, which lowering cuts). `tile` gives further indices whose
+    blocks are unrolled inside, for reuse in registers. `block` splits the reduction `blocked` for
+    the caches, and `pack`
+    names tensors copied into panels there. `outer` is the index whose loop comes first and runs in
+    parallel; where that is the vector's too, blocks of `chunk` iterations do. `join` computes the
+    nest inside a loop of its consumer, a (consumer, index) pair; None leaves it where it is.
+    """
+
+    vector: str | None = None
+    vectors: int = 0
+    tile: tuple[tuple[str, int], ...] = ()
+    blocked: str | None = None
+    block: int = 0
+    pack: tuple[str, ...] = ()
+    outer: str | None = None
+    chunk: int = 0
+    join: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Choices by the name of the nest (the tensor it computes)."""
+
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+
+
+def build(
+    op: Op,
+    dtypes: Mapping[str, DType] | None,
+    sizes: Mapping[str, int],
+    sketch: Sketch,
+    machine: Machine,
+) -> Schedule:
+    """The schedule that a sketch stands for, every primitive legal at these sizes."""
+    draft = Draft(op, dtypes, sizes)
+    found = groups(draft.kernel)
+    for group in found:
+        choice = sketch.choices.get(group.name, Choice())
+        if choice.join is None:
+            _Nest(draft, group, choice, machine, alone=len(found) == 1).tile()
+    # Consumers first: what a nest is joined to must have its final loops.
+    for group in reversed(found):
+        choice = sketch.choices.get(group.name, Choice())
+        if choice.join is not None and _join(draft, group, choice.join):
+            _Nest(draft, group, choice, machine, alone=False).mark()
+    for group in found:
+        choice = sketch.choices.get(group.name, Choice())
+        if choice.join is None:
+            _Nest(draft, group, choice, machine, alone=len(found) == 1).finish()
+    return draft.schedule
+
+
+def _join(draft: Draft, group: Group, join: tuple[str, str]) -> bool:
+    primitive = PRIMITIVES.get("compute_at")
+    consumer, index = join
+    for loop in (f"{consumer}.{index}", f"{consumer}.{index}i", f"{consumer}.{index}o"):
+        if primitive is not None and draft.has(loop):
+            return draft.attempt(primitive(group.name, loop))  # type: ignore[call-arg]
+    return False
+
+
+class _Nest:
+    """Writes the primitives of one nest."""
+
+    def __init__(
+        self, draft: Draft, group: Group, choice: Choice, machine: Machine, *, alone: bool
+    ) -> None:
+        self.draft, self.group, self.choice = draft, group, choice
+        kernel = draft.kernel
+        widest = max(
+            kernel.tensors[name].dtype.itemsize
+            for name in (group.main.tensor, *(a.tensor for a in group.reads))
+        )
+        self.lanes = machine.lanes(widest)
+        # Short names are for people; they are unique where there is one nest.
+        self.prefix = "" if alone else f"{group.name}."
+
+    def tile(self) -> None:
+        """Splits and orders the loops, and copies what is to be packed."""
+        c, group = self.choice, self.group
+        inner: list[str] = []
+        names = {index: index for index in (*group.outs, *group.reds)}
+        after: dict[str, str] = {}
+        blocked = c.blocked is not None and 0 < c.block < group.extents[c.blocked]
+        if c.blocked is not None and blocked and self._split(c.blocked, c.block):
+            names[c.blocked], after[c.blocked] = f"{c.blocked}o", f"{c.blocked}i"
+        for index, height in c.tile:
+            if height >= group.extents[index] > 1:
+                inner.append(names.pop(index))
+            elif height > 1 and self._split(index, height):
+                names[index], after[index] = f"{index}o", f"{index}i"
+                inner.append(f"{index}i")
+        width = c.chunk if c.outer == c.vector else c.vectors * self.lanes
+        if c.vector is not None and 0 < width < group.extents[c.vector]:
+            if self._split(c.vector, width):
+                names[c.vector], after[c.vector] = f"{c.vector}o", f"{c.vector}i"
+                inner.append(f"{c.vector}i")
+        elif c.vector is not None and c.vector in group.outs:
+            inner.append(names.pop(c.vector))
+        outer = [names[i] for i in group.outs if i in names]
+        if c.outer is not None and names.get(c.outer) in outer:
+            first = names[c.outer]
+            outer.remove(first)
+            outer.insert(0, first)
+        reds = [after.get(i, names[i]) for i in group.reds if i in names]
+        blocks = [names[i] for i in group.reds if i in after and i == c.blocked]
+        in_lanes = [n for n in inner if n == after.get(c.vector or "", "")]
+        if c.vector in group.reds:
+            reds = [names[i] for i in group.reds if i in names]
+            inner = [n for n in inner if n not in in_lanes] + in_lanes
+        self._reorder([*blocks, *outer, *reds, *inner])
+        stage = PRIMITIVES.get("stage")
+        if stage is not None and blocks:
+            for tensor in c.pack:
+                at, layout = self.prefix + blocks[-1], self._panels(tensor)
+                self.draft.attempt(stage(tensor, at, "heap", layout))  # type: ignore[call-arg]
+        if stage is not None and group.reds and inner and outer:
+            self.draft.attempt(
+                stage(group.name, self.prefix + outer[-1], "register")  # type: ignore[call-arg]
+            )
+
+    def _panels(self, tensor: str) -> tuple[str, ...] | None:
+        """The layout that makes the tile's walk through a packed tensor contiguous."""
+        read = next(a for a in self.group.reads if a.tensor == tensor)
+        axis = next(
+            (
+                n
+                for n, expr in enumerate(read.indices)
+                if self.choice.vector == getattr(expr, "name", None)
+            ),
+            None,
+        )
+        if axis is None:
+            return None
+        width = self.choice.vectors * self.lanes
+        rest = [f"d{n}" for n in range(len(read.indices)) if n != axis]
+        return (f"d{axis}//{width}", *rest, f"d{axis}%{width}")
+
+    def mark(self) -> None:
+        """Vectorizes and unrolls the innermost loops of the nest and of what distribution made."""
+        c = self.choice
+        if c.vector is not None:
+            self._each(Vectorize, self._inner(c.vector))
+        for index, _ in c.tile:
+            self._each(Unroll, self._inner(index))
+
+    def finish(self) -> None:
+        """Marks the inner loops, and the outermost parallel."""
+        self.mark()
+        outer = self.choice.outer
+        if outer is not None:
+            blocks = self.draft.has(f"{self.group.name}.{outer}o")
+            self._each(Parallel, f"{outer}o" if blocks else outer)
+
+    def _inner(self, index: str) -> str:
+        split = self.draft.has(f"{self.group.name}.{index}i")
+        return f"{index}i" if split else index
+
+    def _each(self, mark: type[Mark], name: str) -> None:
+        """Marks a loop and its copies: by one short name where that means all, else one by one."""
+        if self.prefix == "" and self.draft.attempt(mark(name)):
+            return
+        for loop in list(self.draft.copies(f"{self.group.name}.{name}")):
+            self.draft.attempt(mark(loop))
+
+    def _reorder(self, order: list[str]) -> None:
+        wanted = [f"{self.group.name}.{name}" for name in order]
+        now = [loop.name for loop in loops(self.draft.nest.tree) if loop.name in wanted]
+        if now != wanted:
+            self.draft.attempt(Reorder(tuple(self.prefix + name for name in order)))
+
+    def _split(self, index: str, factor: int) -> bool:
+        return self.draft.attempt(Split(self.prefix + index, factor))
