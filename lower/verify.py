@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..algo.dtypes import DType, bool_, i64
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, walk
 from ..algo.tensor_expr.operations import OPERATIONS
 from ..algo.tensor_expr.reducers import REDUCERS
+from ..algo.tensor_expr.types import dtype_of
 from .ir import (
     AXES,
     KINDS,
@@ -75,6 +77,7 @@ class _Checker:
     ) -> None:
         for expr in expressions(stmt):
             self.check_expr(expr, names, buffers, loops, stmt)
+        _check_types(stmt, {name: buffer.dtype for name, buffer in buffers.items()})
         match stmt:
             case Block(stmts):
                 if len(stmts) == 1 or any(isinstance(s, Block) for s in stmts):
@@ -110,7 +113,7 @@ class _Checker:
             raise _fail(loop, f"{loop.var} is bound within its own scope")
         if loop.kind not in KINDS + AXES:
             raise _fail(loop, f"{loop.kind} is no kind of loop")
-        if loop.step < 1 or (loop.step != 1 and loop.kind not in ("serial", "parallel", "unroll")):
+        if loop.step < 1 or (loop.step != 1 and loop.kind == "vector"):
             raise _fail(loop, f"a {loop.kind} loop has step {loop.step}")
         if any(outer.kind == "vector" for outer in loops) and loop.kind not in ("serial", "unroll"):
             raise _fail(loop, f"a {loop.kind} loop is inside a vector loop")
@@ -166,3 +169,41 @@ class _Checker:
                 if used - vectors or (used and buffer.strides[n] != 1):
                     text = print_expr(Access(name, index))
                     raise _fail(stmt, f"register buffer access {text} is not constant")
+
+
+def _check_types(stmt: Stmt, env: Mapping[str, DType]) -> None:
+    """Every operation has operands of one type, and every value the type of its place."""
+    for expr in expressions(stmt):
+        for item in walk(expr):
+            if isinstance(item, Call):
+                _check_operands(item, env, stmt)
+            elif isinstance(item, Access) and any(dtype_of(e, env) is not i64 for e in item.indices):
+                raise _fail(stmt, f"an index of {print_expr(item)} is no i64")
+    wanted: list[tuple[Expr, DType]] = []
+    match stmt:
+        case For(_, lo, hi):
+            wanted = [(lo, i64), (hi, i64)]
+        case If(cond, _, _):
+            wanted = [(cond, bool_)]
+        case Let(_, value, _):
+            wanted = [(value, i64)]
+        case Store(buffer, index, value) | Update(buffer, index, _, value):
+            wanted = [(value, env[buffer])] if buffer in env else []
+            wanted += [(part, i64) for part in index]
+    for expr, dtype in wanted:
+        came = dtype_of(expr, env)
+        if came is not dtype:
+            raise _fail(stmt, f"{print_expr(expr)} is {came}, not {dtype}")
+
+
+def _check_operands(call: Call, env: Mapping[str, DType], stmt: Stmt) -> None:
+    types = [dtype_of(arg, env) for arg in call.args]
+    if call.op == "where":
+        fine = types[0] is bool_ and types[1] is types[2]
+    elif call.op in ("and", "or", "not"):
+        fine = all(dtype is bool_ for dtype in types)
+    else:
+        fine = all(dtype is types[0] for dtype in types)
+    if not fine:
+        listed = ", ".join(map(str, types))
+        raise _fail(stmt, f"operands of {call.op} in {print_expr(call)} are {listed}")

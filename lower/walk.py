@@ -67,7 +67,7 @@ class _Walker:
                     break
                 end += 1
             inside = self.walk_all(nodes[at:end], names, entered | {mark})
-            done.append(self.within(mark, inside))
+            done.append(self.once(mark, inside))
             at = end
         return ir.block(*done)
 
@@ -98,7 +98,12 @@ class _Walker:
             return ir.block(*parts)
         if kind == _NODE.if_ and _bare_for(node):
             return self.choice(node, names, lambda it: self.pieces(it, names, entered, mark))
-        return self.within(mark, self.walk_all([node], names, entered))
+        return self.once(mark, self.walk_all([node], names, entered))
+
+    def once(self, mark: str, inside: ir.Stmt) -> ir.Stmt:
+        """The single iteration of a loop. One over a GPU axis stays: it says this is a launch."""
+        body, kind = self.within(mark, inside), self.loops[mark].kind
+        return ir.For(mark, Const(0), Const(1), body, kind) if kind in ir.AXES else body
 
     def choice(
         self, node: raw.AstNode, names: Names, inner: Callable[[raw.AstNode], ir.Stmt]

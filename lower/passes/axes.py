@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import Interval, bounds
-from ...algo.tensor_expr.build import add, both, compare, conjuncts, const, sub
+from ...algo.tensor_expr.build import add, both, compare, conjuncts, const, mul, sub
 from ...algo.tensor_expr.expr import Expr, Index, accesses
 from ..ir import (
     AXES,
@@ -37,7 +37,7 @@ from ..ir import (
     substitute,
     walk,
 )
-from ..ranges import values_of
+from ..ranges import most_iterations, values_of
 from .deal import deal
 from .private import private
 
@@ -75,16 +75,16 @@ def _bound(stmt: Stmt) -> bool:
 
 def _collect(stmt: Stmt, known: Mapping[str, Interval], found: dict[str, list[Bound]]) -> None:
     match stmt:
-        case For(var, lo, hi, body, kind, _, _):
+        case For(var, _, _, body, kind):
             values = values_of(stmt, known)
             if kind in AXES:
-                most = bounds(sub(hi, lo), known)[1]
+                most = most_iterations(stmt, known)
                 if most is None:
                     raise ScheduleError(
                         f"{kind}: loop {var} has no constant bound on its iterations; "
                         f"split it and bind the inner loop"
                     )
-                found.setdefault(kind, []).append(Bound(var, max(0, most)))
+                found.setdefault(kind, []).append(Bound(var, most))
             _collect(body, {**known, var: values}, found)
         case Block(stmts):
             for inner in stmts:
@@ -155,9 +155,9 @@ class _Thread:
         self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]
     ) -> Stmt:
         match stmt:
-            case For(var, lo, hi, body, kind, _, _) if kind in AXES:
-                value = add(lo, Index(self.names[kind]))
-                full = bounds(sub(hi, lo), {}) == (self.sizes[kind],) * 2
+            case For(var, lo, hi, body, kind, step, _) if kind in AXES:
+                value = add(lo, mul(Index(self.names[kind]), const(step)))
+                full = bounds(sub(hi, lo), {}) == (self.sizes[kind] * step,) * 2
                 inner = substitute(body, {Index(var): value})
                 test = None if full else compare("lt", value, hi)
                 return self.convert(inner, have | {kind}, both(guard, test), loops)
@@ -192,7 +192,8 @@ class _Thread:
         """A statement with no bound loop inside: the axes it lacks get work or do nothing."""
         lacking = [a for a in self.sizes if a not in have and self.sizes[a] > 1]
         threads = [a for a in reversed(lacking) if a.startswith("thread")]
-        dealt = deal(stmt, [(self.names[a], self.sizes[a]) for a in threads], loops)
+        around = (*self.axis_loops(), *loops)
+        dealt = deal(stmt, [(self.names[a], self.sizes[a]) for a in threads], around)
         if dealt is not None:
             stmt = dealt
             lacking = [a for a in lacking if a not in threads]

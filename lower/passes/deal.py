@@ -17,7 +17,7 @@ from ...algo.tensor_expr.build import add, both, compare, const, floordiv, mod, 
 from ...algo.tensor_expr.expr import Expr, Index, accesses, substitute
 from ..ir import For, If, Stmt, Store, walk
 from ..ir import substitute as substitute_in
-from ..ranges import known_of, values_of
+from ..ranges import known_of, most_iterations, values_of
 
 
 def deal(stmt: Stmt, threads: Sequence[tuple[str, int]], around: Sequence[For]) -> Stmt | None:
@@ -33,10 +33,10 @@ def deal(stmt: Stmt, threads: Sequence[tuple[str, int]], around: Sequence[For]) 
     known = known_of(around)
     counts: list[int] = []
     for loop in loops:
-        most = bounds(sub(loop.hi, loop.lo), known)[1]
+        most = most_iterations(loop, known)
         if most is None:
             return None
-        counts.append(max(0, most))
+        counts.append(most)
         known[loop.var] = values_of(loop, known)
     total, width = prod(counts), prod(extent for _, extent in threads)
     turns = -(-total // width)
