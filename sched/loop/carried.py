@@ -35,6 +35,7 @@ def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
     # The reader is the first of the pair, so that the witness is the first reader that is wrong.
     order = relative(nest.tree, dst.name, src.name)
     wrong = same_element(dep.touched, dep.written, primed(src.dims))
+    wrong += map(text, dep.guards)
     wrong += [same_iteration(loop, dst, src) for loop in _storage_loops(nest, src, order.loops)]
     wrong.append(runs_before(order, dst, src, or_same=True))
     found = first_pair(dst, src, wrong, who)
@@ -61,6 +62,7 @@ class Touch:
     stmt: Stmt
     cell: tuple[Expr, ...]
     kind: str
+    guards: tuple[Expr, ...] = ()
 
 
 def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
@@ -74,7 +76,9 @@ def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
             if stmt.buffer == buffer.name:
                 found.append(Touch(stmt, stmt.lhs, "update" if stmt.reducer else "write"))
             found += [
-                Touch(stmt, r.indices, "read") for r in reads(stmt) if r.tensor == buffer.name
+                Touch(stmt, r.indices, "read", r.guards)
+                for r in reads(stmt)
+                if r.tensor == buffer.name
             ]
         yield buffer.name, found
 
@@ -101,6 +105,8 @@ def conflict(nest: Nest, loop: Loop, skip: Callable[[Touch, Touch], bool], who: 
                 if a.kind == b.kind == "read" or skip(a, b):
                     continue
                 wrong = same_element(a.cell, b.cell, primed(b.stmt.dims))
+                wrong += map(text, a.guards)
+                wrong += [text(guard, primed(b.stmt.dims)) for guard in b.guards]
                 wrong += [same_iteration(item, a.stmt, b.stmt) for item in outer]
                 wrong.append(other_iteration(loop, a.stmt, b.stmt))
                 pair = first_pair(a.stmt, b.stmt, wrong, who)

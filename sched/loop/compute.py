@@ -17,7 +17,7 @@ from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
 from .regions import region
 from .relations import from_data
-from .storage import cells, place, reads
+from .storage import accumulators, cells, place, reads
 from .tree import around_loop, edit, remove, seq, steps_to, with_tree
 from .witness import at
 
@@ -91,7 +91,7 @@ class ComputeAt(Primitive):
             raise ScheduleError(
                 f"{self.who}: there is no stage {self.stage}{suggest_from(self.stage, known)}"
             )
-        wanted = (self.stage, f"{self.stage}.acc")
+        wanted = (self.stage, *accumulators(nest, self.stage))
         group = [stmt for stmt in nest.stmts.values() if stmt.buffer in wanted]
         if not group:
             raise ScheduleError(f"{self.who}: {self.stage} is an input; stage a copy of it instead")
@@ -235,8 +235,8 @@ def _zipped(a: Tree, b: Tree, last: str, who: str) -> Tree:
     if not (isinstance(a, Loop) and isinstance(b, Loop)) or index_of(a.name) != index_of(b.name):
         names = [f"loop {t.name}" if isinstance(t, Loop) else "a statement" for t in (a, b)]
         raise ScheduleError(
-            f"{who}: {names[0]} and {names[1]} are met before loop {last}; loops of one name are "
-            "joined from the outside"
+            f"{who}: {names[0]} and {names[1]} do not match; loops of one name are joined, from "
+            f"the outside down to {last}"
         )
     if a.kind != b.kind:
         raise ScheduleError(f"{who}: loop {a.name} is {a.kind} and loop {b.name} is {b.kind}")

@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...algo.tensor_expr.expr import Expr, accesses
+from ...algo.tensor_expr.expr import Expr
 from ...algo.tensor_expr.op import Stage
+from .reads import reads_in
 
 
 @dataclass(frozen=True)
 class Dependence:
     """Stage `src` writes `written`, the element of `tensor` that `dst` touches at `touched`.
 
-    `kind` is "reads" or "updates". An element is written, then updated, then read.
+    `kind` is "reads" or "updates". An element is written, then updated, then read; where only
+    some instances of `dst` read it, `guards` hold for them.
     """
 
     src: str
@@ -28,6 +30,7 @@ class Dependence:
     written: tuple[Expr, ...]
     touched: tuple[Expr, ...]
     kind: str
+    guards: tuple[Expr, ...] = ()
 
 
 @lru_cache(maxsize=256)
@@ -37,9 +40,10 @@ def dependences(stages: tuple[Stage, ...]) -> tuple[Dependence, ...]:
 
 
 def _between(src: Stage, dst: Stage) -> Iterator[Dependence]:
-    read = [item for expr in (dst.value, *dst.lhs) for item in accesses(expr)]
-    for item in dict.fromkeys(read):
-        if item.tensor == src.tensor:
-            yield Dependence(src.name, dst.name, src.tensor, src.lhs, item.indices, "reads")
+    for read in reads_in((dst.value, *dst.lhs)):
+        if read.tensor == src.tensor:
+            yield Dependence(
+                src.name, dst.name, src.tensor, src.lhs, read.indices, "reads", read.guards
+            )
     if src.tensor == dst.tensor and src.reducer is None and dst.reducer is not None:
         yield Dependence(src.name, dst.name, src.tensor, src.lhs, dst.lhs, "updates")

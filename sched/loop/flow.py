@@ -35,6 +35,7 @@ class Role:
     buffer: str
     cell: tuple[Expr, ...]
     mark: str = ""
+    guards: tuple[Expr, ...] = ()
 
     @property
     def space(self) -> str:
@@ -69,7 +70,7 @@ def _readers(nest: Nest, own: set[str]) -> Iterator[Role]:
     for stmt in nest.stmts.values():
         for read in reads(stmt):
             if read.tensor in own:
-                yield Role(stmt, read.tensor, read.indices, "@read")
+                yield Role(stmt, read.tensor, read.indices, "@read", read.guards)
         if stmt.buffer in own and stmt.reducer is not None:
             yield Role(stmt, stmt.buffer, stmt.lhs, "@read")
 
@@ -162,10 +163,12 @@ def _reading(nest: Nest, reader: Role, sizes: Sequence[str]) -> raw.UnionMap:
     """From instances to the elements read; all along a dimension that data decide."""
     shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
     images = [isl.ident(f"e{n}@") for n in range(len(reader.cell))]
-    conditions = domain(reader.stmt)
+    conditions = [*domain(reader.stmt), *map(text, reader.guards)]
     for image, part, size in zip(images, reader.cell, shape, strict=True):
-        bounds = f"0 <= {image} < {text(size)}" if from_data(part) else f"{image} = {text(part)}"
-        conditions.append(bounds)
+        # In bounds, for a guard that is not affine may leave out what is not.
+        conditions.append(f"0 <= {image} < {text(size)}")
+        if not from_data(part):
+            conditions.append(f"{image} = {text(part)}")
     spaces = (reader.space, "")
     return isl.make_map(reader.stmt.dims, images, conditions, sizes, spaces).to_union_map()
 

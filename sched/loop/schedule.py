@@ -21,7 +21,6 @@ from .reorder import Reorder
 from .show import html, show
 from .split import Split, Tile
 from .stage import Stage
-from .types import complete
 from .validate import validate
 
 
@@ -65,7 +64,7 @@ class Schedule:
         """
         if dtypes is None and sizes is None and self._nest is not None:
             return self._nest
-        nest = initial(kernel(check(self.op), complete(self.op, dtypes), sizes))
+        nest = initial(kernel(check(self.op), dtypes or {}, sizes))
         for primitive in self.primitives:
             nest = primitive.step(nest)
         if dtypes is None and sizes is None:

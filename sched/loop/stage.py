@@ -16,7 +16,7 @@ from .nest import Buffer, Loop, Nest, Stmt, Tree, leaves, loops
 from .order import other_iteration
 from .primitive import Primitive
 from .relations import from_data, primed, same_element
-from .storage import cells, place, reads, touching
+from .storage import accumulators, cells, place, reads, touching
 from .tree import around_loop, around_stmt, edit, seq
 from .witness import at, first_pair
 
@@ -81,9 +81,7 @@ class Stage(Primitive):
             if set(touching(nest, name)) & {s.name for s in under}
         }
         found = [buffer for buffer in used.values() if buffer.tensor == self.tensor]
-        accumulator = used.get(f"{self.tensor}.acc")
-        if accumulator is not None:
-            found = [accumulator]
+        found = [used[name] for name in accumulators(nest, self.tensor) if name in used] or found
         if not found:
             known = ", ".join(sorted({buffer.tensor for buffer in used.values()}))
             raise ScheduleError(

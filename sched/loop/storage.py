@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...algo.tensor_expr.expr import Access, Expr, Index, accesses, indices_of, substitute
+from ...algo.tensor_expr.expr import Expr, Index, accesses, indices_of, substitute
 from .nest import Loop, Nest, Stmt
+from .reads import Read, reads_in
 from .tree import common_loops
 
 
@@ -31,10 +32,15 @@ def cells(stmt: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
                 yield item.indices
 
 
-def reads(stmt: Stmt) -> list[Access]:
-    """Every access that a statement reads, except the accumulation into its own element."""
-    found = [item for expr in (stmt.value, *stmt.lhs) for item in accesses(expr)]
-    return list(dict.fromkeys(found))
+def reads(stmt: Stmt) -> tuple[Read, ...]:
+    """Everything that a statement reads, except the accumulation into its own element."""
+    return reads_in((stmt.value, *stmt.lhs))
+
+
+def accumulators(nest: Nest, tensor: str) -> list[str]:
+    """The temporaries in which the reductions that give a tensor accumulate: `C.acc`, `C.1.acc`."""
+    stems = [s.name.removesuffix(".final") for s in nest.kernel.stages if s.tensor == tensor]
+    return [name for name in nest.buffers if name in {f"{stem}.acc" for stem in stems}]
 
 
 def place(nest: Nest) -> Nest:
