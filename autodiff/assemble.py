@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..algo.dtypes import DType, TensorType
@@ -26,6 +26,7 @@ from .elide import elide
 from .gather import own
 from .naming import named, rename_indices
 from .statements import Normal, is_recurrence, reads
+from .tidy import closure, mapped, needed, rereading, without_copies, without_duplicates
 
 
 def assemble(
@@ -51,39 +52,20 @@ def assemble(
     extents = {c.name: c.shape for c in every}
     floats = {c.name for c in every} | set(seeds.values())
     backward = [
-        _renamed(_map(eq, lambda e: simplify(e, floats)), given)
+        rereading(mapped(eq, lambda e: simplify(e, floats)), given)
         for c in every
         for eq in c.equations()
     ]
-    backward = _needed(_without_copies(backward, returns, extents), returns)
-    equations = [*_forward(checked, normal, backward, extra, saved), *backward]
+    backward = needed(without_copies(backward, returns, extents), returns)
+    equations = [*_forward(normal, backward, extra, saved), *backward]
     shapes = _shapes(op, checked, seeds, every, equations, saved)
     params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
+    equations = without_duplicates(equations, returns)
     name = "_".join((op.name, *returns))
     return elide(Op(name, params, tuple(equations), tuple(returns), shapes))
-
-
-def _map(eq: Equation, change: Callable[[Expr], Expr]) -> Equation:
-    where = None if eq.where is None else change(eq.where)
-    return Equation(
-        eq.tensor, tuple(map(change, eq.lhs)), change(eq.rhs), eq.ranges, where, eq.reducer
-    )
-
-
-def _renamed(eq: Equation, names: Mapping[str, str], tensor: str | None = None) -> Equation:
-    """The equation with tensors renamed where they are read, and its own tensor to `tensor`."""
-
-    def rule(item: Expr) -> Expr:
-        if isinstance(item, Access) and item.tensor in names:
-            return Access(names[item.tensor], item.indices)
-        return item
-
-    fresh = _map(eq, lambda e: transform(e, rule))
-    own_name = tensor or eq.tensor
-    return Equation(own_name, fresh.lhs, fresh.rhs, fresh.ranges, fresh.where, fresh.reducer)
 
 
 def _untangle(cotangents: Sequence[Cotangent], normal: Normal) -> None:
@@ -145,54 +127,7 @@ def _accesses(expr: Expr) -> list[Access]:
     return [item for item in walk(expr) if isinstance(item, Access)]
 
 
-def _without_copies(
-    equations: list[Equation], returns: Sequence[str], shapes: Mapping[str, tuple[Expr, ...]]
-) -> list[Equation]:
-    """Drops `T[i] = U[i]`: readers of T read U; if T is returned, U is computed under its name."""
-    for eq in equations:
-        source = eq.rhs
-        if (
-            eq.reducer is not None
-            or not isinstance(source, Access)
-            or source.indices != eq.lhs
-            or source.tensor == eq.tensor
-            or sum(e.tensor == eq.tensor for e in equations) > 1
-            or shapes.get(source.tensor) != shapes[eq.tensor]
-        ):
-            continue
-        old, new = eq.tensor, source.tensor
-        if old in returns:
-            old, new = new, old
-            if old in returns or not any(e.tensor == old for e in equations):
-                continue
-        rest = [_renamed(e, {old: new}, new if e.tensor == old else e.tensor)
-                for e in equations if e is not eq]  # fmt: skip
-        return _without_copies(rest, returns, shapes)
-    return equations
-
-
-def _needed(equations: Iterable[Equation], returns: Sequence[str]) -> list[Equation]:
-    """The equations that the returned tensors depend on, in order."""
-    by_tensor: dict[str, list[Equation]] = {}
-    for eq in equations:
-        by_tensor.setdefault(eq.tensor, []).append(eq)
-    found = _closure(returns, lambda name: by_tensor.get(name, ()))
-    return [eq for name, group in by_tensor.items() if name in found for eq in group]
-
-
-def _closure(start: Iterable[str], equations_of: Callable[[str], Iterable[Equation]]) -> set[str]:
-    found: set[str] = set()
-    stack = list(start)
-    while stack:
-        name = stack.pop()
-        if name not in found:
-            found.add(name)
-            stack += [a.tensor for eq in equations_of(name) for a in reads(eq)]
-    return found
-
-
 def _forward(
-    checked: Checked,
     normal: Normal,
     backward: Sequence[Equation],
     extra: Mapping[str, Equation],
@@ -201,7 +136,7 @@ def _forward(
     """What has to be computed again: an equation as it was, unless a reduction inside it is
     needed for itself."""
     plain: dict[str, list[Equation]] = {}
-    for eq in checked.equations:
+    for eq in normal.equations:
         plain.setdefault(eq.tensor, []).append(eq)
     split: dict[str, list[Equation]] = {}
     for s in normal.statements:
@@ -214,18 +149,18 @@ def _forward(
             return ()
         return plain[name] if name in plain else split.get(name, [])
 
-    needed = _closure({a.tensor for eq in backward for a in reads(eq)}, equations_of)
+    wanted = closure({a.tensor for eq in backward for a in reads(eq)}, equations_of)
     out: list[Equation] = []
     for tensor, equations in plain.items():
         own_parts = [t for t, owner in normal.temporaries.items() if owner == tensor]
-        parts = [eq for t in own_parts if t in needed for eq in split[t]]
-        wanted = tensor in needed and tensor not in saved
-        if parts and wanted and not is_recurrence(equations):
+        parts = [eq for t in own_parts if t in wanted for eq in split[t]]
+        again = tensor in wanted and tensor not in saved
+        if parts and again and not is_recurrence(equations):
             parts = [eq for t in own_parts for eq in split[t]]
             out += parts + split[tensor]
         else:
-            out += (equations if wanted else []) + parts
-        out += [eq for name, eq in extra.items() if name in needed and _of(eq, tensor, own_parts)]
+            out += (equations if again else []) + parts
+        out += [eq for name, eq in extra.items() if name in wanted and _of(eq, tensor, own_parts)]
     return out
 
 

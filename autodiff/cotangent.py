@@ -121,11 +121,14 @@ class Cotangent:
 def joined(terms: Sequence[Term], shape: Sequence[Expr]) -> list[Term]:
     """Terms whose regions touch and whose values agree, as one."""
     out: list[Term] = []
-    for term in terms:
+    waiting = list(reversed(terms))
+    while waiting:
+        term = waiting.pop()
         for n, other in enumerate(out):
             union = _union(other, term, shape) or _union(term, other, shape)
             if union is not None:
-                out[n] = union
+                del out[n]
+                waiting.append(union)
                 break
         else:
             out.append(term)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ..algo.tensor_expr.affine import is_affine, linear, normalize
-from ..algo.tensor_expr.build import add, compare, sub
+from ..algo.tensor_expr.build import add, compare, conjuncts, sub
 from ..algo.tensor_expr.canonical import Linear
 from ..algo.tensor_expr.domains import counterexample
 from ..algo.tensor_expr.expr import (
@@ -69,28 +69,56 @@ def own(name: str) -> str:
     return f"{name.split('%')[0]}%b{next(_numbers)}"
 
 
-def contribution(
+def contributions(
     statement: Statement, access: Access, value: Expr, shape: Sequence[Expr]
-) -> Term | Scatter:
+) -> list[Term | Scatter]:
     """What the reads of `access` by all instances add to its tensor's cotangent.
 
     `value` is the cotangent of `access` at one instance, `shape` the tensor's extents.
     """
     if any(accesses(expr) for expr in access.indices):
-        return Scatter(access.indices, statement.ranges, statement.where, value)
+        return [Scatter(access.indices, statement.ranges, statement.where, value)]
+    parts = _addends(value)
+    if not any(_guard(part) for part in parts):
+        parts = [value]
+    return [_gathered(statement, access, part, shape) for part in parts]
+
+
+def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence[Expr]) -> Term:
     fresh: dict[Expr, Expr] = {Index(r.index): Index(own(r.index)) for r in statement.ranges}
     ranges = {fresh[Index(r.index)]: r for r in statement.ranges}
-    hints = tuple(_hint(e) for e in access.indices)
     here = Access(access.tensor, tuple(place(d) for d in range(len(shape))))
-    value = substitute(substitute(value, {access: here}), fresh)
-    equal = [
-        compare("eq", substitute(e, fresh), place(dim)) for dim, e in enumerate(access.indices)
-    ]
-    system = _System({k: r for k, r in ranges.items() if isinstance(k, Index)},
-                     [*equal, *(substitute(c, fresh) for c in statement.where)], value)  # fmt: skip
+    where = [compare("eq", e, place(dim)) for dim, e in enumerate(access.indices)]
+    where += statement.where
+    while (guard := _guard(value)) is not None:
+        condition, value = guard
+        where += conjuncts(condition)
+    system = _System(
+        {index: r for index, r in ranges.items() if isinstance(index, Index)},
+        [substitute(c, fresh) for c in where],
+        substitute(substitute(value, {access: here}), fresh),
+    )
     system.solve()
     inside = [_between(place(dim), Const(0), extent) for dim, extent in enumerate(shape)]
-    return replace(system.term([c for pair in inside for c in pair]), hints=hints)
+    term = system.term([c for pair in inside for c in pair])
+    return replace(term, hints=tuple(map(_hint, access.indices)))
+
+
+def _addends(value: Expr) -> list[Expr]:
+    if isinstance(value, Call) and value.op == "add":
+        return [part for arg in value.args for part in _addends(arg)]
+    return [value]
+
+
+def _guard(value: Expr) -> tuple[Expr, Expr] | None:
+    """(condition, x) if `value` is x where an affine condition holds, and else 0."""
+    if isinstance(value, Call) and value.op == "where" and is_affine(value.args[0]):
+        condition, x, y = value.args
+        if y is Const(0):
+            return condition, x
+        if x is Const(0):
+            return Call("not", (condition,)), y
+    return None
 
 
 def _hint(index: Expr) -> str | None:
@@ -106,9 +134,9 @@ class _System:
 
     def __init__(self, bound: dict[Index, Range], where: list[Expr], value: Expr) -> None:
         self.bound = bound
-        self.where = where
+        self.limits = [c for c in where if _is_bound(c)]
+        self.where = [c for c in where if c not in self.limits]
         self.value = value
-        self.limits: list[Expr] = []
 
     def solve(self) -> None:
         """Substitutes indices until no equality determines one."""
@@ -154,6 +182,12 @@ class _System:
         return Term(ranges, tuple(where), normalize(self.value), ())
 
 
+def _is_bound(condition: Expr) -> bool:
+    """Is it an affine comparison other than = and !=?"""
+    orders = ("lt", "le", "gt", "ge")
+    return isinstance(condition, Call) and condition.op in orders and is_affine(condition)
+
+
 def _put(condition: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
     """The condition after substitution; None where it has become true."""
     fresh = substitute(condition, values)
@@ -182,7 +216,7 @@ def written(condition: Expr) -> Expr:
     assert isinstance(condition, Call)
     op, (a, b) = condition.op, condition.args
     form = linear(sub(a, b))
-    if form is None:
+    if form is None or op not in ("ge", "lt"):
         return condition
     indices = [atom for atom in form.terms if indices_of(atom)]
     if len(indices) == 1 and form.of(indices[0]) in (1, -1):

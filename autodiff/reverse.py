@@ -18,7 +18,7 @@ from ..algo.tensor_expr.op import Checked, Equation, Op
 from .assemble import assemble
 from .cotangent import NOTHING, Cotangent, typed
 from .derivatives import Guarded, pullback
-from .gather import Scatter, contribution, own
+from .gather import Scatter, contributions, own
 from .statements import Normal, Statement, companion, fresh_name, normal
 
 
@@ -146,11 +146,11 @@ class _Reverse:
             if access.tensor not in self.active:
                 continue
             target = self._cotangent(access.tensor)
-            part = contribution(s, access, amount, target.shape)
-            if isinstance(part, Scatter):
-                target.scatters.append(part)
-            else:
-                target.terms.append(part)
+            for part in contributions(s, access, amount, target.shape):
+                if isinstance(part, Scatter):
+                    target.scatters.append(part)
+                else:
+                    target.terms.append(part)
 
     def _ties(self, s: Statement) -> Access:
         """Counts, for each maximum (or minimum), the instances that attain it."""

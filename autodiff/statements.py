@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..algo.tensor_expr.affine import is_affine, normalize
+from ..algo.tensor_expr.affine import is_affine, linear, normalize
 from ..algo.tensor_expr.binding import map_reductions
 from ..algo.tensor_expr.build import add, both, conjuncts, sub
 from ..algo.tensor_expr.expr import (
@@ -28,6 +28,7 @@ from ..algo.tensor_expr.expr import (
     substitute,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Checked, Equation
+from ..algo.tensor_expr.order import reversed_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Statement:
 @dataclass(slots=True)
 class Normal:
     """An operator as statements, in an order in which a tensor's cotangent can be collected
-    backwards. `temporaries` says of each one that was introduced which tensor it is part of."""
+    backwards. `temporaries` says of each one that was introduced which tensor it is part of;
+    `equations` are those of the operator, every range explicit."""
 
+    equations: tuple[Equation, ...] = ()
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, str] = field(default_factory=dict)
     shapes: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
@@ -62,10 +65,19 @@ class Normal:
 
 def normal(checked: Checked) -> Normal:
     """The statements of an operator; temporaries come before the statement that uses them."""
-    out = Normal(shapes=dict(checked.shapes))
-    for equation in checked.equations:
+    out = Normal(tuple(map(_upwards, checked.equations)), shapes=dict(checked.shapes))
+    for equation in out.equations:
         _split(equation, equation.tensor, out)
     return out
+
+
+def _upwards(equation: Equation) -> Equation:
+    """The equation with `T[i]` on the left where the order of a recurrence made it `T[N-1-i]`."""
+    for r in equation.ranges:
+        forms = [linear(e) for e in equation.lhs]
+        if any(form is not None and form.of(Index(r.index)) == -1 for form in forms):
+            equation = reversed_index(equation, r.index)
+    return equation
 
 
 def is_recurrence(equations: Iterable[Equation]) -> bool:

@@ -1,0 +1,119 @@
+"""Leaving out equations that compute nothing new: copies, duplicates, what nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..algo.tensor_expr.expr import Access, Expr, Index, substitute, transform
+from ..algo.tensor_expr.op import Equation
+from .statements import reads
+
+Shapes = Mapping[str, tuple[Expr, ...]]
+
+
+def mapped(eq: Equation, change: Callable[[Expr], Expr]) -> Equation:
+    """The equation with every value and condition changed."""
+    where = None if eq.where is None else change(eq.where)
+    return Equation(
+        eq.tensor, tuple(map(change, eq.lhs)), change(eq.rhs), eq.ranges, where, eq.reducer
+    )
+
+
+def rereading(eq: Equation, sources: Mapping[str, str]) -> Equation:
+    """The equation with tensors renamed where they are read."""
+
+    def rule(item: Expr) -> Expr:
+        if isinstance(item, Access) and item.tensor in sources:
+            return Access(sources[item.tensor], item.indices)
+        return item
+
+    return mapped(eq, lambda e: transform(e, rule))
+
+
+def without_copies(
+    equations: Sequence[Equation], returns: Sequence[str], shapes: Shapes
+) -> list[Equation]:
+    """Drops `T[i,j] = U[j]`, whose readers read U instead. Where T is returned and U not, a copy
+    `T[i] = U[i]` of the whole is dropped too, and U computed under the name of T."""
+    out = list(equations)
+    while (eq := next((e for e in out if _is_copy(e, out, returns, shapes)), None)) is not None:
+        source = eq.rhs
+        assert isinstance(source, Access)
+        out.remove(eq)
+        if eq.tensor in returns:
+            out = [_renamed(e, source.tensor, eq.tensor) for e in out]
+        else:
+            out = [_reading(e, eq, source) for e in out]
+    return out
+
+
+def _is_copy(
+    eq: Equation, equations: Sequence[Equation], returns: Sequence[str], shapes: Shapes
+) -> bool:
+    source = eq.rhs
+    if eq.reducer is not None or not isinstance(source, Access) or source.tensor == eq.tensor:
+        return False
+    if sum(e.tensor == eq.tensor for e in equations) > 1 or len(set(eq.lhs)) < len(eq.lhs):
+        return False
+    if eq.tensor not in returns:
+        return all(isinstance(i, Index) and i in eq.lhs for i in source.indices)
+    made_here = any(e.tensor == source.tensor for e in equations)
+    whole = source.indices == eq.lhs and shapes.get(source.tensor) == shapes[eq.tensor]
+    return made_here and whole and source.tensor not in returns
+
+
+def _renamed(eq: Equation, old: str, new: str) -> Equation:
+    fresh = rereading(eq, {old: new})
+    tensor = new if eq.tensor == old else eq.tensor
+    return Equation(tensor, fresh.lhs, fresh.rhs, fresh.ranges, fresh.where, fresh.reducer)
+
+
+def _reading(eq: Equation, copy: Equation, source: Access) -> Equation:
+    def rule(item: Expr) -> Expr:
+        if isinstance(item, Access) and item.tensor == copy.tensor:
+            return substitute(source, dict(zip(copy.lhs, item.indices, strict=True)))
+        return item
+
+    return mapped(eq, lambda e: transform(e, rule))
+
+
+def without_duplicates(equations: Sequence[Equation], returns: Sequence[str]) -> list[Equation]:
+    """Drops a tensor whose single equation says what that of an earlier tensor says."""
+    counts: dict[str, int] = {}
+    for eq in equations:
+        counts[eq.tensor] = counts.get(eq.tensor, 0) + 1
+    first: dict[Equation, str] = {}
+    sources: dict[str, str] = {}
+    out: list[Equation] = []
+    for written in equations:
+        eq = rereading(written, sources)
+        anonymous = Equation("", eq.lhs, eq.rhs, eq.ranges, eq.where, eq.reducer)
+        known = first.get(anonymous)
+        if counts[eq.tensor] > 1 or known is None or eq.tensor in returns:
+            out.append(eq)
+            if counts[eq.tensor] == 1:
+                first.setdefault(anonymous, eq.tensor)
+        else:
+            sources[eq.tensor] = known
+    return out
+
+
+def needed(equations: Iterable[Equation], returns: Iterable[str]) -> list[Equation]:
+    """The equations that the returned tensors depend on, in order."""
+    by_tensor: dict[str, list[Equation]] = {}
+    for eq in equations:
+        by_tensor.setdefault(eq.tensor, []).append(eq)
+    found = closure(returns, lambda name: by_tensor.get(name, []))
+    return [eq for name, group in by_tensor.items() if name in found for eq in group]
+
+
+def closure(start: Iterable[str], equations_of: Callable[[str], Iterable[Equation]]) -> set[str]:
+    """The tensors that those of `start` depend on, themselves included."""
+    found: set[str] = set()
+    stack = list(start)
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+            stack += [a.tensor for eq in equations_of(name) for a in reads(eq)]
+    return found
