@@ -17,14 +17,28 @@ from .affine import is_affine, to_isl
 from .build import compare, const
 from .coverage import at_sizes, check_writes, shape
 from .domains import counterexample, within
-from .expr import Access, Expr, Index, Range, Reduce, Size, indices_of, sizes_of, substitute, walk
+from .expr import (
+    Access,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    Size,
+    accesses,
+    indices_of,
+    sizes_of,
+    substitute,
+    walk,
+)
 from .extents import Extents
+from .located import failure
 from .op import Checked, Equation, Op
 from .order import ordered
-from .printer import print_equation, print_expr
+from .printer import print_expr
 from .ranges import infer
 from .uses import (
     Use,
+    depends_on_data,
     free_indices,
     map_exprs,
     uses,
@@ -37,12 +51,6 @@ def check(op: Op) -> Checked:
     """The checked op, or an `OpError` that names the index, the extents and the equation."""
     found: Checked = op.memo("checked", lambda: _Checker(op).run())
     return found
-
-
-def failure(op: Op, number: int, message: str) -> OpError:
-    """The error for an equation, which it prints with its place."""
-    where = f" ({op.locations[number]})" if number < len(op.locations) else ""
-    return OpError(f"{message}\n    in {print_equation(op.equations[number])}{where}")
 
 
 class _Checker:
@@ -74,8 +82,10 @@ class _Checker:
         return self._result()
 
     def _resolve(self, n: int) -> None:
-        self.equations[n] = map_exprs(self.equations[n], self.extents.resolve)
-        self.uses[n] = uses(self.equations[n])
+        before = self.equations[n]
+        self.equations[n] = map_exprs(before, self.extents.resolve)
+        if self.equations[n] is not before:
+            self.uses[n] = uses(self.equations[n])
 
     def _unify(self, n: int) -> None:
         first: dict[str, Use] = {}
@@ -98,19 +108,19 @@ class _Checker:
     def _infer(self, n: int) -> None:
         eq = self.equations[n]
         outer = free_indices(eq)
-        given = {r.index: affine.normalize(r) for r in eq.ranges}
+        given = {r.index: _tidied(r) for r in eq.ranges}
         bound: list[str] = []
         for item in walk(eq.rhs):
             if isinstance(item, Reduce):
                 bound += [i for i in item.indices if i not in bound]
-                given |= {r.index: affine.normalize(r) for r in item.ranges}
+                given |= {r.index: _tidied(r) for r in item.ranges}
         if eq.reducer is None:
             self._check_free(n, eq, outer)
-        self._check_affine(n)
+        self._check_affine(n, given)
         ranges = infer(
             [*outer, *bound],
             outer,
-            given,  # type: ignore[arg-type]
+            given,
             self.uses[n],
             self.extents.extent,
             lambda message: self.fail(n, message),
@@ -128,13 +138,15 @@ class _Checker:
                     f"put it on the left, or reduce over it: sum(...)",
                 )
 
-    def _check_affine(self, n: int) -> None:
-        for use in self.uses[n]:
-            if not is_affine(use.expr):
+    def _check_affine(self, n: int, given: Mapping[str, Range]) -> None:
+        parts = [(u.expr, f"it is an index into {u.tensor}") for u in self.uses[n]]
+        parts += [(e, f"it bounds index {r.index}") for r in given.values() for e in (r.lo, r.hi)]
+        for expr, role in parts:
+            if not is_affine(expr):
                 try:
-                    to_isl(use.expr)
+                    to_isl(expr)
                 except OpError as err:
-                    raise self.fail(n, f"{err}; it is an index into {use.tensor}") from None
+                    raise self.fail(n, f"{err}; {role}") from None
 
     def _finish(self, tensor: str) -> None:
         mine = {n: eq for n, eq in enumerate(self.equations) if eq.tensor == tensor}
@@ -155,9 +167,20 @@ class _Checker:
                 raise self.fail(n, f"{tensor} is accumulated, so its equation may not read it")
             self.done |= mine
             return
+        for n, eq in mine.items():
+            self._check_own_reads(n, eq)
         check_writes(tensor, mine, extents, self.fail)
         mine_uses = {n: self.uses[n] for n in mine}
         self.done |= ordered(mine, mine_uses, self.ranges, self.fail)
+
+    def _check_own_reads(self, n: int, eq: Equation) -> None:
+        for access in accesses(eq.rhs):
+            if access.tensor == eq.tensor and any(map(depends_on_data, access.indices)):
+                raise self.fail(
+                    n,
+                    f"{print_expr(access)} reads its own tensor at a place that depends on data, "
+                    f"so no order of computation is known",
+                )
 
     def _extent(self, tensor: str, dim: int) -> Expr:
         found = self.extents.extent(tensor, dim)
@@ -242,9 +265,14 @@ class _Checker:
         return Checked(self.op, equations, shapes, sizes, rules)
 
 
+def _tidied(r: Range) -> Range:
+    """A range in canonical form."""
+    return Range(r.index, affine.normalize(r.lo), affine.normalize(r.hi))
+
+
 def _tidy(expr: Expr) -> Expr:
     """Ranges in canonical form; all else as it was written."""
-    return affine.normalize(expr) if isinstance(expr, Range) else expr
+    return _tidied(expr) if isinstance(expr, Range) else expr
 
 
 def _parts(eq: Equation) -> tuple[Expr, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..errors import OpError
 from . import affine
 from .expr import (
+    Access,
     Const,
     Expr,
     Index,
@@ -25,6 +26,7 @@ from .expr import (
     substitute,
     walk,
 )
+from .located import failure
 from .op import Equation, Op, SizeRule
 from .printer import print_expr
 from .uses import Use
@@ -63,7 +65,9 @@ class Extents:
         known = {s for e in self.dims.values() for s in sizes_of([self.resolve(e)])}
         for name in sizes_of(map(self.resolve, exprs)):
             if name not in known:
-                raise OpError(f"size {name} is the extent of no input dimension")
+                raise OpError(
+                    f"size {name} is the extent of no input dimension; annotate an input with it"
+                )
 
     def define(self, tensor: str, shape: Iterable[Expr]) -> None:
         """Records the extents of a tensor that is not an input."""
@@ -113,14 +117,9 @@ class Extents:
                 value: Expr = Const(said) if isinstance(said, int) else Size(said)
                 if isinstance(value, Size):
                     aliases[value] = root
-                known = symbol.setdefault(root, value)
-                if isinstance(value, Const) and isinstance(known, Size):
+                if isinstance(value, Const):
                     symbol[root] = value
-                elif isinstance(value, Const) and value is not known:
-                    raise OpError(
-                        f"dim {d} of {param.name} is annotated {said}, but it is also "
-                        f"{print_expr(known)} because one index runs over both"
-                    )
+                symbol.setdefault(root, value)
         taken = {e.name for e in symbol.values() if isinstance(e, Size)} | self._given
         taken |= {p.name for p in op.params} | {eq.tensor for eq in op.equations}
         indices = {i for here in uses for u in here for i in indices_of(u.expr)}
@@ -152,26 +151,23 @@ def _ranks(op: Op) -> dict[str, int]:
     ranks = {p.name: len(p.type.dims) for p in op.params if p.type.dims is not None}
     for tensor, shape in op.shapes.items():
         ranks[tensor] = len(shape)
-    for eq in op.equations:
-        _agree(ranks, eq.tensor, len(eq.lhs), eq, f"{eq.tensor}[{_list(eq.lhs)}]")
-    for eq in op.equations:
+    used: list[tuple[int, Access]] = []
+    for n, eq in enumerate(op.equations):
+        used.append((n, Access(eq.tensor, eq.lhs)))
+    for n, eq in enumerate(op.equations):
         parts = (*eq.lhs, eq.rhs, *eq.ranges, *(() if eq.where is None else (eq.where,)))
-        for access in dict.fromkeys(a for part in parts for a in accesses(part)):
-            _agree(ranks, access.tensor, len(access.indices), eq, print_expr(access))
+        used += [(n, access) for part in parts for access in accesses(part)]
+    for n, access in used:
+        rank = len(access.indices)
+        known = ranks.setdefault(access.tensor, rank)
+        if known != rank:
+            raise failure(
+                op,
+                n,
+                f"{print_expr(access)} has {rank} {'index' if rank == 1 else 'indices'}, but "
+                f"{access.tensor} has {known} {'dimension' if known == 1 else 'dimensions'}",
+            )
     return ranks
-
-
-def _agree(ranks: dict[str, int], tensor: str, rank: int, eq: Equation, text: str) -> None:
-    known = ranks.setdefault(tensor, rank)
-    if known != rank:
-        raise OpError(
-            f"{text} has {rank} {'index' if rank == 1 else 'indices'}, "
-            f"but {tensor} has {known} {'dimension' if known == 1 else 'dimensions'}"
-        )
-
-
-def _list(exprs: Iterable[Expr]) -> str:
-    return ",".join(print_expr(e) for e in exprs)
 
 
 def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) -> dict[Dim, Dim]:
@@ -188,14 +184,21 @@ def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) ->
             at = parent[at]
         return at
 
+    number: dict[Dim, int] = {}
+    named: dict[str, Dim] = {}
+
     def join(a: Dim, b: Dim) -> None:
         a, b = find(a), find(b)
-        if a != b:
-            parent[b] = a
+        if a == b or (a in number and b in number and number[a] != number[b]):
+            return  # two different numbers stay apart, and are an error later
+        parent[b] = a
+        if b in number:
+            number[a] = number[b]
 
-    named: dict[str, Dim] = {}
     for param in op.params:
         for d, said in enumerate(param.type.dims or ()):
+            if isinstance(said, int):
+                number[param.name, d] = said
             if isinstance(said, str):
                 join(named.setdefault(said, (param.name, d)), (param.name, d))
     for here in uses:

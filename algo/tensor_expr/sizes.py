@@ -9,8 +9,9 @@ from ..errors import ShapeError
 from .build import compare, const
 from .domains import counterexample, within
 from .expr import Access, Call, Const, Expr, Index, Range, Reduce, Size, substitute, walk
+from .located import located
 from .op import Checked, SizeRule
-from .printer import print_equation, print_expr
+from .printer import print_expr
 from .uses import map_exprs, uses
 
 Shapes = Mapping[str, Sequence[int]]
@@ -33,7 +34,7 @@ def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
         wanted, came = evaluate(rule.extent, sizes), int(shapes[rule.param][rule.dim])
         if max(wanted, 0) != came:
             raise ShapeError(_mismatch(checked, rule, wanted, came, source))
-    if 0 in sizes.values():
+    if any(0 in shapes[rule.param] for rule in checked.rules):
         _check_bounds(checked, sizes)  # what was proved holds for sizes of at least 1
     return sizes
 
@@ -103,8 +104,8 @@ def _mismatch(
     else:
         formula = print_expr(rule.extent)
         shown = "" if formula == str(wanted) else f" = {formula}"
-        what = f"index {rule.index}" if rule.index else f"size of {here}"
-        text = f"{what}: {came} from {here}, but {wanted}{shown} expected"
+        what = f"index {rule.index}: {came} from {here}" if rule.index else f"{here} is {came}"
+        text = f"{what}, but {wanted}{shown} expected"
     return text + _used(checked, rule.param, rule.index)
 
 
@@ -115,9 +116,7 @@ def _used(checked: Checked, param: str, index: str | None) -> str:
         if index is not None:
             reads = [a for a in reads if Index(index) in a.indices]
         if reads:
-            locations = checked.op.locations
-            where = f" ({locations[n]})" if n < len(locations) else ""
-            return f"\n    in {print_equation(eq)}{where}"
+            return located(checked.op, n)
     return ""
 
 
@@ -134,8 +133,8 @@ def _check_bounds(checked: Checked, sizes: Mapping[str, int]) -> None:
             claims = [compare("le", const(0), use.expr), compare("lt", use.expr, const(end))]
             given = [*within(ranges[d] for d in dims), *use.guards]
             if counterexample(dims, given, claims) is not None:
-                empty = ", ".join(name for name, value in sizes.items() if value == 0)
+                empty = ", ".join(f"{name}=0" for name, value in sizes.items() if value == 0)
                 raise ShapeError(
-                    f"with {empty} = 0, {print_expr(use.access)} lies outside {use.tensor}, whose "
+                    f"at {empty}, {print_expr(use.access)} lies outside {use.tensor}, whose "
                     f"dim {use.dim} has extent {end}{_used(checked, use.tensor, None)}"
                 )

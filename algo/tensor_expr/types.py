@@ -37,9 +37,10 @@ from .expr import (
     transform,
     walk,
 )
+from .located import located
 from .op import Checked, Equation
 from .operations import OPERATIONS
-from .printer import print_equation, print_expr
+from .printer import print_expr
 from .reducers import REDUCERS
 
 Env = Mapping[str, DType]
@@ -372,7 +373,7 @@ def _defined(checked: Checked, tensor: str, numbers: list[int], env: Mapping[str
             try:
                 joined = _joined(joined, _equation_type(eq, here))
             except DTypeError as err:
-                raise _located(checked, n, err) from None
+                raise DTypeError(f"{err}{located(checked.op, n)}") from None
         if joined == found:
             break
         found = joined
@@ -388,9 +389,3 @@ def _equation_type(eq: Equation, env: Env) -> _Type:
     if eq.reducer is None or kind is type(None):
         return kind
     return REDUCERS[eq.reducer].result(kind if isinstance(kind, DType) else _NATIVE[kind])
-
-
-def _located(checked: Checked, n: int, err: Exception) -> DTypeError:
-    locations = checked.op.locations
-    where = f" ({locations[n]})" if n < len(locations) else ""
-    return DTypeError(f"{err}\n    in {print_equation(checked.op.equations[n])}{where}")
