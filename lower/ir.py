@@ -10,6 +10,7 @@ interned. Blocks are flat (`block` makes them), so that a program has one spelli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from ..algo.dtypes import DType
 from ..algo.node import node
@@ -54,7 +55,8 @@ class For(Stmt):
 
     `kind`: serial; parallel (iterations in any order, on any thread); unroll (a pass removes it);
     vector (iterations lo .. hi-1 at once in `lanes` lanes, a power of two that the target has;
-    lanes from hi on are masked off); or a GPU axis, block.x to thread.z.
+    lanes from hi on are masked off); or a GPU axis, block.x to thread.z. `separate` asks for a
+    version of the code around with only full turns of a loop whose bound varies.
     """
 
     var: str
@@ -64,6 +66,7 @@ class For(Stmt):
     kind: str = "serial"
     step: int = 1
     lanes: int = 1
+    separate: bool = False
 
 
 @node
@@ -154,7 +157,7 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
     match stmt:
         case Block(stmts):
             return stmts
-        case For(_, _, _, body, _, _, _) | Let(_, _, body) | Alloc(_, body):
+        case For(body=body) | Let(_, _, body) | Alloc(_, body):
             return (body,)
         case If(_, then, orelse):
             return (then,) if orelse is None else (then, orelse)
@@ -164,7 +167,7 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions directly in a statement (those of its children not)."""
     match stmt:
-        case For(_, lo, hi, _, _, _, _):
+        case For(_, lo, hi):
             return (lo, hi)
         case If(cond, _, _):
             return (cond,)
@@ -184,8 +187,8 @@ def rebuild(
     match stmt:
         case Block(stmts):
             return block(*(inner(s) for s in stmts))
-        case For(var, lo, hi, body, kind, step, lanes):
-            return For(var, expr(lo), expr(hi), inner(body), kind, step, lanes)
+        case For(var, lo, hi, body, kind, step, lanes, separate):
+            return For(var, expr(lo), expr(hi), inner(body), kind, step, lanes, separate)
         case If(cond, then, orelse):
             return If(expr(cond), inner(then), None if orelse is None else inner(orelse))
         case Let(var, value, body):
@@ -197,6 +200,12 @@ def rebuild(
         case Update(buffer, index, reducer, value):
             return Update(buffer, tuple(expr(e) for e in index), reducer, expr(value))
     return stmt
+
+
+def with_(loop: For, **changes: Any) -> For:
+    """The loop with some fields changed."""
+    fields: dict[str, Any] = {name: getattr(loop, name) for name in For.__match_args__}
+    return For(**{**fields, **changes})
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

@@ -132,14 +132,15 @@ def _for(lines: list[_Line], at: int) -> tuple[Stmt, int]:
     hi = line.expr()
     step = line.integer() if line.take("step") else 1
     kind, lanes = "serial", 1
-    if line.peek() != ":":
+    if line.peek() not in (":", "separate"):
         kind = line.name()
         if line.take("("):
             lanes = line.integer()
             line.expect(")")
+    separate = line.take("separate")
     line.open()
     body, at = _body(lines, at + 1, line.indent)
-    return For(var, lo, hi, body, kind, step, lanes), at
+    return For(var, lo, hi, body, kind, step, lanes, separate), at
 
 
 class _Line:

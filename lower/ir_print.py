@@ -55,10 +55,11 @@ def _lines(stmt: Stmt) -> list[tuple[int, str]]:
     match stmt:
         case Block(stmts):
             return [line for s in stmts for line in _lines(s)] or [(0, "pass")]
-        case For(var, lo, hi, body, kind, step, lanes):
+        case For(var, lo, hi, body, kind, step, lanes, separate):
             extra = f" step {step}" if step != 1 else ""
             extra += f" {kind}" if kind != "serial" else ""
             extra += f"({lanes})" if lanes != 1 else ""
+            extra += " separate" if separate else ""
             return _under(f"for {var} in {print_expr(lo)} .. {print_expr(hi)}{extra}:", body)
         case If(cond, then, orelse):
             lines = _under(f"if {print_expr(cond)}:", then)

@@ -177,7 +177,9 @@ def _check_types(stmt: Stmt, env: Mapping[str, DType]) -> None:
         for item in walk(expr):
             if isinstance(item, Call):
                 _check_operands(item, env, stmt)
-            elif isinstance(item, Access) and any(dtype_of(e, env) is not i64 for e in item.indices):
+            elif isinstance(item, Access) and any(
+                dtype_of(e, env) is not i64 for e in item.indices
+            ):
                 raise _fail(stmt, f"an index of {print_expr(item)} is no i64")
     wanted: list[tuple[Expr, DType]] = []
     match stmt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..algo import isl
 from ..algo.isl import raw
@@ -113,18 +113,24 @@ class _Walker:
         return ir.If(cond, inner(node.if_get_then_node()), None if other is None else inner(other))
 
     def loop(self, node: raw.AstNode, names: Names, entered: Entered, mark: str) -> ir.Stmt:
-        loop = self.loops[mark]
-        inner = {**names, node.for_get_iterator().get_id().get_name(): Index(mark)}
+        loop, var = self.loops[mark], Index(mark)
+        iterator = node.for_get_iterator().get_id().get_name()
         cond = node.for_get_cond()
-        stop = _scalar(cond.get_op_arg(1), inner)
+        stop = _scalar(cond.get_op_arg(1), names)
         ends: Any = cond.get_op_type()
         if ends == _LE:  # isl ends in `<` where it finds that shorter
             stop = _one_more(stop)
-        step = _scalar(node.for_get_inc(), inner)
-        assert isinstance(step, Const)
-        body = self.within(mark, self.walk_all([node.for_get_body()], inner, entered))
-        start = _scalar(node.for_get_init(), inner)
-        return ir.For(mark, start, stop, body, loop.kind, int(step.value))
+        start, inc = _scalar(node.for_get_init(), names), _scalar(node.for_get_inc(), names)
+        assert isinstance(inc, Const)
+        step, value = int(inc.value), cast(Expr, var)
+        if step != 1 and loop.kind not in ("serial", "parallel", "unroll"):
+            # Lanes and threads are numbered one after the other.
+            last = build.add(build.sub(stop, start), Const(step - 1))
+            value = build.add(start, build.mul(var, inc))
+            start, stop, step = Const(0), build.floordiv(last, inc), 1
+        inside = self.walk_all([node.for_get_body()], {**names, iterator: value}, entered)
+        body, separate = self.within(mark, inside), loop.tail == "separate"
+        return ir.For(mark, start, stop, body, loop.kind, step, 1, separate)
 
     def statement(self, stmt: Stmt, instance: list[Expr]) -> ir.Stmt:
         dims: dict[Expr, Expr] = {

@@ -9,7 +9,7 @@ stay outermost, for they say how a kernel is launched.
 from __future__ import annotations
 
 from ...algo.tensor_expr.expr import accesses, indices_of
-from ..ir import AXES, For, Function, If, Stmt, rebuild
+from ..ir import AXES, For, Function, If, Stmt, rebuild, with_
 
 
 def hoist(function: Function) -> Function:
@@ -20,7 +20,7 @@ def hoist(function: Function) -> Function:
 def _stmt(stmt: Stmt) -> Stmt:
     stmt = rebuild(stmt, _stmt)
     match stmt:
-        case For(var, lo, hi, If(cond, then, None), kind, step, lanes) if kind not in AXES:
+        case For(var=var, body=If(cond, then, None), kind=kind) if kind not in AXES:
             if var not in indices_of(cond) and not accesses(cond):
-                return If(cond, For(var, lo, hi, then, kind, step, lanes))
+                return If(cond, with_(stmt, body=then))
     return stmt

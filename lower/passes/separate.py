@@ -6,9 +6,10 @@
                                                 ==>        else:
                                                                for k: for ii in 0 .. min(..): S
 
-Only loops that are unrolled or vectorized matter. All of a nest are decided together, by one
-branch under the innermost loop that any of their bounds depends on, and so outside of reduction
-loops further in. A register buffer belongs to one version, so the branch stands around it.
+Only loops that are unrolled, vectorized or split with tail="separate" matter. All of a nest are
+decided together, by one branch under the innermost loop that any of their bounds depends on, and
+so outside of reduction loops further in. A register buffer belongs to one version, so the branch
+stands around it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
 from ...algo.tensor_expr.build import add, both, compare, const, sub
 from ...algo.tensor_expr.expr import Call, Expr, indices_of
-from ..ir import AXES, Alloc, Barrier, Block, For, Function, If, Let, Stmt, block, rebuild
+from ..ir import AXES, Alloc, Barrier, Block, For, Function, If, Let, Stmt, block, rebuild, with_
 from ..ir import walk as statements
 from ..ranges import values_of
 
@@ -39,10 +40,10 @@ def _visit(stmt: Stmt, known: Known) -> tuple[Stmt, Conditions]:
         case Block(stmts):
             found = [_visit(inner, known) for inner in stmts]
             return block(*(s for s, _ in found)), _union(*(c for _, c in found))
-        case For(var, lo, hi, body, kind, step, lanes):
+        case For(var=var, body=body, kind=kind):
             inside = {**known, var: values_of(stmt, known)}
             body, pending = _under(body, var if kind not in AXES else None, inside)
-            return For(var, lo, hi, body, kind, step, lanes), _union(_full(stmt, known), pending)
+            return with_(stmt, body=body), _union(_full(stmt, known), pending)
         case Let(var, value, body):
             body, pending = _under(body, var, {**known, var: bounds(value, known)})
             return Let(var, value, body), pending
@@ -88,14 +89,14 @@ def _version(stmt: Stmt, pending: Conditions, known: Known) -> Stmt:
 def _assume(stmt: Stmt, facts: Conditions, known: Known) -> Stmt:
     """The statement where `facts` hold: loops that they make full have constant bounds."""
     match stmt:
-        case For(var, lo, hi, body, kind, step, lanes):
+        case For(var, lo, hi, body):
             needed = _full(stmt, known)
             if needed and all(cond in facts for cond in needed):
                 most = bounds(sub(hi, lo), known)[1]
                 assert most is not None
                 hi = normalize(add(lo, const(most)), known)
             inside = {**known, var: values_of(stmt, known)}
-            return For(var, lo, hi, _assume(body, facts, inside), kind, step, lanes)
+            return with_(stmt, hi=hi, body=_assume(body, facts, inside))
         case Let(var, value, body):
             inside = {**known, var: bounds(value, known)}
             return Let(var, value, _assume(body, facts, inside))
@@ -104,7 +105,7 @@ def _assume(stmt: Stmt, facts: Conditions, known: Known) -> Stmt:
 
 def _full(loop: For, known: Known) -> Conditions:
     """The conditions under which a loop has its largest number of iterations; none if always."""
-    if loop.kind not in ("unroll", "vector"):
+    if loop.kind not in ("unroll", "vector") and not loop.separate:
         return {}
     least, most = bounds(sub(loop.hi, loop.lo), known)
     if most is None or most <= 1 or least == most:

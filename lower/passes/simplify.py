@@ -28,6 +28,7 @@ from ..ir import (
     block,
     rebuild,
     substitute,
+    with_,
 )
 from ..ranges import values_of
 
@@ -73,11 +74,11 @@ class _Simplifying:
         once = least is not None and least >= 1 and most is not None and most <= loop.step
         if once and loop.kind not in AXES:
             return self.stmt(substitute(loop.body, {Index(loop.var): lo}), known)
-        loop = For(loop.var, lo, hi, loop.body, loop.kind, loop.step, loop.lanes)
+        loop = with_(loop, lo=lo, hi=hi)
         body = self.stmt(loop.body, {**known, loop.var: values_of(loop, known)})
         if body is NOTHING:
             return NOTHING
-        return For(loop.var, lo, hi, body, loop.kind, loop.step, loop.lanes)
+        return with_(loop, body=body)
 
     def choice(self, cond: Expr, then: Stmt, orelse: Stmt | None, known: Known) -> Stmt:
         if isinstance(cond, Const):

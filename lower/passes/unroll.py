@@ -30,6 +30,7 @@ from ..ir import (
     expressions,
     rebuild,
     substitute,
+    with_,
 )
 from ..ir import walk as statements
 from ..ranges import values_of
@@ -47,9 +48,9 @@ def unroll(function: Function) -> Function:
 
 def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
     match stmt:
-        case For(var, lo, hi, body, kind, step, lanes):
+        case For(var=var, body=body, kind=kind):
             body = _stmt(body, {**known, var: values_of(stmt, known)}, registers)
-            loop = For(var, lo, hi, body, kind, step, lanes)
+            loop = with_(stmt, body=body)
             if kind == "unroll" or (kind == "serial" and _indexes(loop, registers)):
                 return _copies(loop, known)
             return loop
@@ -80,7 +81,7 @@ def _copies(loop: For, known: Known) -> Stmt:
     most = bounds(sub(loop.hi, loop.lo), known)[1]
     count = None if most is None else max(0, -(-most // loop.step))
     if count is None or count * sum(1 for _ in statements(loop.body)) > BUDGET:
-        return For(loop.var, loop.lo, loop.hi, loop.body, "serial", loop.step)
+        return with_(loop, kind="serial")
     copies: list[Stmt] = []
     for n in range(count):
         value = normalize(add(loop.lo, const(n * loop.step)), known)

@@ -1,6 +1,7 @@
 """Lowered nests compute what NumPy computes, after every pass."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -353,3 +354,31 @@ def test_empty_sizes(make):
     make.agrees(
         make.matmul(0, 5, 3), {"A": np.zeros((0, 3), "f4"), "B": np.zeros((3, 5), "f4")}, {}
     )
+
+
+def test_vector_loop_over_every_other_element(make):
+    n = 21
+    nest = make.nest(
+        {"y": ("output", "i4", (n,))},
+        [
+            make.stmt("even", {"i": (0, n)}, "y[i]", "i32(i)", where=["i % 2 == 0"]),
+            make.stmt("odd", {"i": (0, n)}, "y[i]", "0:i32", where=["i % 2 == 1"]),
+        ],
+        make.loop("one", "0", make.loop("i", "i", "even", kind="vector"),
+                  make.loop("odd.i", "i", "odd", kind="vector")),
+    )  # fmt: skip
+    expected = np.arange(n) * (np.arange(n) % 2 == 0)
+    make.agrees(nest, {}, {"y": expected})
+
+
+def test_separate_tail_of_a_serial_loop(make):
+    n = 21
+    inner = make.loop("ii", "i % 8", "y")
+    nest = make.nest(
+        {"x": ("input", "f4", (n,)), "y": ("output", "f4", (n,))},
+        [make.stmt("y", {"i": (0, n)}, "y[i]", "x[i]")],
+        make.loop("io", "i // 8", replace(inner, tail="separate")),
+    )
+    x = make.whole(make.rng, (n,))
+    function = make.agrees(nest, {"x": x}, {"y": x})
+    assert [print_expr(s.hi) for s in inside(function, "ii")] == ["8", "min(21 - 8 * io, 8)"]
