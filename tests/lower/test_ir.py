@@ -18,11 +18,11 @@ EVERYTHING = """\
 function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] strides [2]):
     alloc acc: register f32[8, 16]:
         acc[0, 0] = -0.0:f32
-        for io in 0 .. 13 parallel:
+        for io in 0 .. 13 parallel separate:
             for ii in 0 .. min(8, 100 - io * 8) vector(8):
                 y[io * 8 + ii] = where(x[io * 8 + ii] > 0.0:f32, x[io * 8 + ii], inf:f32)
         let n = 3 * (2 + 1) - (1 - -1):
-            for C.update.k in 0 .. n step 4:
+            for C.update.k in 0 .. n step 4 separate:
                 if ~(n < 3) & true:
                     s[] sum= f64(acc[0, 0])
                 else:
@@ -120,6 +120,16 @@ def test_verifier_refuses():
     assert refused(alloc.format("r: register f32[4]"), final=True) == (
         "loop IR: register buffer access r[i] is not constant, in"
     )
+    assert refused("x[0] = 0.0:f64") == "loop IR: 0.0:f64 is f64, not f32, in"
+    assert refused("x[0] = x[0] + 1:i32") == (
+        "loop IR: operands of add in x[0] + 1:i32 are f32, i32, in"
+    )
+    assert refused("x[0] = where(1, x[0], x[1])") == (
+        "loop IR: operands of where in where(1, x[0], x[1]) are i64, f32, f32, in"
+    )
+    assert refused("x[i32(0)] = 0.0:f32") == "loop IR: i32(0) is i32, not i64, in"
+    assert refused("x[0] = x[i32(0)]") == "loop IR: an index of x[i32(0)] is no i64, in"
+    assert refused("if 1:\n    x[0] = 0.0:f32") == "loop IR: 1 is i64, not bool, in"
     odd = Function("f", (), Block((Block(()), For("i", Const(0), Const(1), Block(())))))
     with pytest.raises(InternalError, match="a block is not flat"):
         verify(odd)
