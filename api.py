@@ -93,7 +93,8 @@ class Runner:
             if self.strict or self.schedule is None:
                 raise
             warnings.warn(
-                f"{self.op.name}: its schedule does not fit these sizes, so the default runs: {error}",
+                f"{self.op.name}: its schedule does not fit these sizes, and the default runs "
+                f"instead: {error}",
                 RuntimeWarning,
                 stacklevel=4,
             )

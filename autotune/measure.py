@@ -35,11 +35,17 @@ class Measurer:
     ) -> None:
         self._stop()
 
-    def measure(self, candidate: str, best: float | None = None) -> Outcome:
-        """Builds, verifies and times a candidate in a process of its own."""
+    def measure(
+        self, candidate: str, best: float | None = None, timeout: float | None = None
+    ) -> Outcome:
+        """Builds, verifies and times a candidate in a process of its own.
+
+        A trial is ended after `timeout` seconds, or after the measurer's own limit if that is less.
+        """
         assert self._process is not None
+        limit = self.timeout if timeout is None else min(timeout, self.timeout)
         try:
-            answer = self._ask(("trial", candidate, best, self.timeout))
+            answer = self._ask(("trial", candidate, best, limit))
         except (EOFError, BrokenPipeError):
             code = self._process.wait()
             self._start()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..algo import debug
 from .measure import Measurer
 from .progress import Progress
 from .ranker import Ranker
@@ -75,6 +76,8 @@ class Search:
         if outcome.seconds is None:
             raise RuntimeError(f"the default schedule failed: {outcome.reason}")
         found = Found(text, outcome.seconds, outcome.seconds, 1)
+        # A candidate may compile for a while, but not eat the time of ten others.
+        limit = max(3.0, 30 * outcome.seconds)
         measured: list[tuple[float, Point]] = [(outcome.seconds, first)]
         ranker, seen = Ranker(), {text}
         ranker.add(self.space.features(first), outcome.seconds)
@@ -100,12 +103,12 @@ class Search:
             point, text = queue.pop(0)
             seen.add(text)
             left = self.seconds - (time.monotonic() - start)
-            outcome = self.measurer.measure(text, found.seconds)
+            outcome = self.measurer.measure(text, found.seconds, max(1.0, min(left, limit)))
             found.trials += 1
             self.records.append(Record(self.key, text, outcome.seconds, outcome.reason))
             if outcome.seconds is None:
                 found.failures.append(f"{outcome.reason}  [{text}]")
-                progress.note(f"dropped: {outcome.reason}  [{text}]") if left > 0 else None
+                debug.say(1, f"dropped: {outcome.reason}  [{text}]")
             else:
                 if point is not None:
                     measured.append((outcome.seconds, point))

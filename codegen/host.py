@@ -5,11 +5,19 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import llvmlite.binding as llvm
+
 from ..sched.loop.machine import Machine
 from . import pool
 from .jit import host_features
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def host_name() -> str:
+    """The processor's name in LLVM's words."""
+    name: str = llvm.get_host_cpu_name()
+    return name
 
 
 def machine() -> Machine:

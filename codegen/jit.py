@@ -81,8 +81,9 @@ class Loaded:
             machine = target_machine()
             empty = llvm.parse_assembly("")
             empty.triple = llvm.get_process_triple()
-            # llvmlite's memory manager keeps the sections of an object within reach of each other.
-            self._engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=True)
+            # llvmlite's own memory manager is not used: it reserves too little for some objects
+            # and then aborts the process.
+            self._engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=False)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
             self._engine.finalize_object()
 

@@ -28,10 +28,10 @@ class Choice:
     `vector` is the index that runs in lanes, `vectors` how many registers wide its inner loop is
     (0: the whole loop is one vector loop, which lowering cuts). `tile` gives further indices whose
     blocks are unrolled inside, for reuse in registers. `block` splits the reduction `blocked` for
-    the caches, and `pack`
-    names tensors copied into panels there. `outer` is the index whose loop comes first and runs in
-    parallel; where that is the vector's too, blocks of `chunk` iterations do. `join` computes the
-    nest inside a loop of its consumer, a (consumer, index) pair; None leaves it where it is.
+    the caches, and `pack` names tensors copied into panels there. `outer` is the index whose loop
+    comes first and runs in parallel, in blocks of `chunk` iterations (0: no blocks). `join`
+    computes the nest inside a loop of its consumer, a (consumer, index) pair: inside a block, where
+    the index has blocks. None leaves it where it is.
     """
 
     vector: str | None = None
@@ -81,7 +81,7 @@ def build(
 def _join(draft: Draft, group: Group, join: tuple[str, str]) -> bool:
     primitive = PRIMITIVES.get("compute_at")
     consumer, index = join
-    for loop in (f"{consumer}.{index}", f"{consumer}.{index}i", f"{consumer}.{index}o"):
+    for loop in (f"{consumer}.{index}", f"{consumer}.{index}o"):
         if primitive is not None and draft.has(loop):
             return draft.attempt(primitive(group.name, loop))  # type: ignore[call-arg]
     return False
@@ -125,11 +125,16 @@ class _Nest:
                 inner.append(f"{c.vector}i")
         elif c.vector is not None and c.vector in group.outs:
             inner.append(names.pop(c.vector))
+        strip: list[str] = []
+        if c.outer in group.outs and c.outer not in after and c.outer in names:
+            if 0 < c.chunk < group.extents[c.outer] and self._split(c.outer, c.chunk):
+                names[c.outer] = f"{c.outer}o"
+                strip.append(f"{c.outer}i")
         outer = [names[i] for i in group.outs if i in names]
         if c.outer is not None and names.get(c.outer) in outer:
             first = names[c.outer]
             outer.remove(first)
-            outer.insert(0, first)
+            outer[:0] = [first, *strip]
         reds = [after.get(i, names[i]) for i in group.reds if i in names]
         blocks = [names[i] for i in group.reds if i in after and i == c.blocked]
         in_lanes = [n for n in inner if n == after.get(c.vector or "", "")]
@@ -141,11 +146,20 @@ class _Nest:
         if stage is not None and blocks:
             for tensor in c.pack:
                 at, layout = self.prefix + blocks[-1], self._panels(tensor)
-                self.draft.attempt(stage(tensor, at, "heap", layout))  # type: ignore[call-arg]
+                if self.draft.attempt(stage(tensor, at, "heap", layout)):  # type: ignore[call-arg]
+                    self._mark_copy(f"{tensor}.pack")
         if stage is not None and group.reds and inner and outer:
             self.draft.attempt(
                 stage(group.name, self.prefix + outer[-1], "register")  # type: ignore[call-arg]
             )
+
+    def _mark_copy(self, stem: str) -> None:
+        """A packing copy runs in lanes and, where anything does, in parallel."""
+        copying = [loop for loop in loops(self.draft.nest.tree) if loop.name.startswith(stem)]
+        if len(copying) > 1:
+            self.draft.attempt(Vectorize(copying[-1].name))
+            if self.choice.outer is not None:
+                self.draft.attempt(Parallel(copying[0].name))
 
     def _panels(self, tensor: str) -> tuple[str, ...] | None:
         """The layout that makes the tile's walk through a packed tensor contiguous."""
