@@ -88,7 +88,7 @@ def _call(f: Frame, op: str, args: list[Value]) -> Value:
 
 
 def convert(f: Frame, arg: Value, dtype: DType) -> Value:
-    """A cast. Floats to integers truncate; out of range or NaN they give some value, no trap."""
+    """A cast. Floats to integers truncate and saturate; NaN gives 0."""
     if arg.dtype is dtype:
         return arg
     ib = f.ib
@@ -120,15 +120,11 @@ def convert(f: Frame, arg: Value, dtype: DType) -> Value:
 
 
 def _to_integer(f: Frame, llvm: ir.Value, dtype: DType) -> ir.Value:
-    """Through i64 for the small types, as C does; freeze makes an overflow a value, not poison."""
     n = lanes_of(llvm)
-    wide = shaped(ir.IntType(max(32, dtype.bits)), n)
-    down = f.ib.fptoui if dtype.name == "u64" else f.ib.fptosi
-    if dtype.name == "u32":
-        wide, down = shaped(ir.IntType(64), n), f.ib.fptosi
-    result = f.ib.freeze(down(llvm, wide))
-    target = shaped(ir.IntType(dtype.bits), n)
-    return result if wide == target else f.ib.trunc(result, target)
+    target = shaped(register_type(dtype), n)
+    kind = "fptosi" if dtype.kind == "i" else "fptoui"
+    name = f"llvm.{kind}.sat.{emit_memory.suffix(target)}.{emit_memory.suffix(llvm.type)}"
+    return f.ib.call(f.unit.intrinsic(name, target, [llvm.type]), [llvm])
 
 
 def _where(f: Frame, cond: Expr, then: Expr, orelse: Expr) -> Value:
