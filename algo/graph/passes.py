@@ -17,8 +17,10 @@ from .graph import Apply, Graph, Literal, Result, Value
 # Operations that IEEE 754 and two's complement define to the last bit, so that folding them here
 # gives what any machine would have computed.
 EXACT = frozenset(
-    ("add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "floor", "ceil", "sqrt")
-    + ("where", "floordiv", "mod", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
+    [
+        *("add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "floor", "ceil", "sqrt"),
+        *("where", "floordiv", "mod", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"),
+    ]
 )
 LARGEST = 64  # elements of a folded constant; folding is for scalars and the like
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..location import Loc
 from .build import literal_array, results_of
-from .graph import Graph, Input, Literal, Result, Value
+from .graph import Apply, Graph, Input, Literal, Result, Value
 from .trace import leaf_names
 
 
@@ -23,18 +23,33 @@ def value_name(graph: Graph, value: Value) -> str:
     raise TypeError(f"not a value: {value!r}")
 
 
+def regions_of(graph: Graph) -> dict[Apply, str]:
+    """Which part of a training step each node is in: forward; backward, if a gradient made it;
+    update, if it comes after gradients."""
+    marks = graph.notes.get("regions", {})
+    found: dict[Apply, str] = {}
+    region = "forward"
+    for node in graph.nodes:
+        if marks.get(node) == "backward":
+            region = "backward"
+        elif region == "backward":
+            region = "update"
+        found[node] = region
+    return found
+
+
 def print_graph(graph: Graph, locations: bool = False) -> str:
     """The whole graph; with `locations`, where each node was written."""
     names = {value: value_name(graph, value) for value in graph.inputs}
     places: dict[object, Loc] = dict(graph.notes.get("locations", {})) if locations else {}
-    regions = graph.notes.get("regions", {})
+    regions = regions_of(graph)
     lines = [f"program {graph.name}"]
     lines += [f"  input {names[value]}: {value.type}" for value in graph.inputs]
-    region = ""
+    region = "forward"
     for node in graph.nodes:
-        if regions.get(node, "") != region:
-            region = regions.get(node, "")
-            lines.append(f"  # {region or 'forward'}")
+        if regions[node] != region:
+            region = regions[node]
+            lines.append(f"  # {region}")
         args = ", ".join(value_name(graph, arg) for arg in node.args)
         types = ", ".join(str(result.type) for result in results_of(node))
         where = f"  # {places[node]}" if node in places else ""

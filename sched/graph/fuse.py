@@ -84,6 +84,7 @@ def fused(tasks: Tasks, chosen: Sequence[Task]) -> Task:
         results=composed.results,
         op=composed.op,
         nodes=tuple(node for task in parts for node in task.nodes),
+        region=parts[0].region,
         again=all(task.again for task in parts),
     )
 

@@ -10,7 +10,7 @@ from ...algo.errors import GraphError
 from ...algo.graph.graph import ArrayType
 from .primitive import Primitive
 from .sharding import SAME, Partial, Split, State, localise
-from .tasks import Argument, Output, Task, Tasks
+from .tasks import Argument, Output, Task, Tasks, sort
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class ParallelDo(Primitive):
     phase: ClassVar[int] = 0
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return self.sizes, {**dict(self.axes), "devices": self.devices}
+        paths = {name: axis for name, axis in self.axes if not name.isidentifier()}
+        plain = {name: axis for name, axis in self.axes if name.isidentifier()}
+        return (*self.sizes, *([paths] if paths else [])), {**plain, "devices": self.devices}
 
     def legal(self, tasks: Tasks) -> None:
         if tasks.replicas > 1:
@@ -124,7 +126,7 @@ class _Rewriter:
         return replace(
             self.tasks,
             arguments=tuple(arguments),
-            tasks=tuple(batched(self.out, self.types)),
+            tasks=batched(self.out, self.types),
             outputs=tuple(outputs),
             types=self.types,
             replicas=self.how.devices,
@@ -185,37 +187,42 @@ class _Rewriter:
         return new
 
 
-def batched(tasks: Sequence[Task], types: Mapping[str, ArrayType]) -> list[Task]:
-    """all_reduce[a] .. all_reduce[b] -> one all_reduce[a, b], where b's value is there already.
+def batched(tasks: Sequence[Task], types: Mapping[str, ArrayType]) -> tuple[Task, ...]:
+    """all_reduce[a] .. all_reduce[b]   ==>   all_reduce[a, b], where neither needs the other
 
-    One collective for many small sums costs one meeting of the replicas instead of many.
+    One collective for many small sums costs one meeting of the replicas instead of many. What
+    reads the first value waits until the second is there too.
     """
-    place = {result: at for at, task in enumerate(tasks) for result in task.results}
-    out: list[Task] = []
-    taken: set[str] = set()
-    for at, task in enumerate(tasks):
-        if task.kind != "all_reduce":
-            out.append(task)
-            continue
-        if task.id in taken:
-            continue
-        group = [
-            other
-            for other in tasks[at:]
-            if other.kind == "all_reduce"
-            and other.reducer == task.reducer
-            and other.id not in taken
-            and types[other.args[0]].dtype is types[task.args[0]].dtype
-            and place.get(other.args[0], -1) < at
-        ]
-        taken.update(other.id for other in group)
-        args = tuple(other.args[0] for other in group)
-        results = tuple(other.results[0] for other in group)
-        out.append(replace(task, args=args, results=results))
-    counts = 0
-    numbered = []
-    for task in out:
-        if task.kind == "all_reduce":
-            task, counts = replace(task, id=f"all_reduce[{counts}]"), counts + 1
-        numbered.append(task)
-    return numbered
+    groups: list[list[Task]] = []
+    place: dict[str, int] = {}
+    needs = _needs(tasks)
+    for task in (each for each in tasks if each.kind == "all_reduce"):
+        # In a group after those of all that it needs, so groups never wait for each other.
+        first = 1 + max((place[each] for each in needs[task.id] if each in place), default=-1)
+        fitting = (n for n in range(first, len(groups)) if _alike(groups[n][0], task, types))
+        number = next(fitting, len(groups))
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(task)
+        place[task.id] = number
+    joined: dict[str, Task] = {}
+    for number, group in enumerate(groups):
+        args = tuple(task.args[0] for task in group)
+        results = tuple(task.results[0] for task in group)
+        one = replace(group[0], id=f"all_reduce[{number}]", args=args, results=results)
+        joined.update({task.id: one for task in group})
+    return sort(list(dict.fromkeys(joined.get(task.id, task) for task in tasks)))
+
+
+def _alike(a: Task, b: Task, types: Mapping[str, ArrayType]) -> bool:
+    return a.reducer == b.reducer and types[a.args[0]].dtype is types[b.args[0]].dtype
+
+
+def _needs(tasks: Sequence[Task]) -> dict[str, set[str]]:
+    """The ids of the tasks that each task depends on."""
+    makers = {result: task.id for task in tasks for result in task.results}
+    needs: dict[str, set[str]] = {}
+    for task in tasks:
+        before = {makers[arg] for arg in task.args if arg in makers}
+        needs[task.id] = before.union(*(needs[each] for each in before))
+    return needs

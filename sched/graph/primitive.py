@@ -31,6 +31,10 @@ class Primitive(ABC):
     def apply(self, tasks: Tasks) -> Tasks:
         """The program afterwards."""
 
+    def rank(self, tasks: Tasks) -> int:
+        """The order among primitives of one phase, where it is not that of the calls."""
+        return 0
+
     def step(self, tasks: Tasks) -> Tasks:
         """Checks and applies."""
         self.legal(tasks)
@@ -60,10 +64,13 @@ def call_text(name: str, positional: tuple[Any, ...], keywords: Mapping[str, Any
 
 
 def literal_text(value: Any) -> str:
-    """A string in double quotes, a tuple of such, or a number."""
+    """A string in double quotes, a number, or a tuple or dict of such."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, tuple):
         inner = ", ".join(map(literal_text, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        items = (f"{literal_text(k)}: {literal_text(v)}" for k, v in value.items())
+        return "{" + ", ".join(items) + "}"
     return repr(value)

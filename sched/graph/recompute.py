@@ -38,6 +38,10 @@ class Recompute(Primitive):
                 "it is"
             )
 
+    def rank(self, tasks: Tasks) -> int:
+        """Later nodes first, so that what their copies read can be recomputed in turn."""
+        return -tasks.tasks.index(select(tasks, self.selector, self.who))
+
     def apply(self, tasks: Tasks) -> Tasks:
         task = select(tasks, self.selector, self.who)
         late = {reader.id for reader in _late_readers(tasks, task)}

@@ -60,9 +60,11 @@ class GraphSchedule:
         tasks = tasks_of(graph)
         fusions = [p for p in self.primitives if isinstance(p, Fuse)]
         for phase in range(last + 1):
-            for primitive in self.primitives:
-                if primitive.phase == phase:
-                    tasks = primitive.step(tasks)
+            here = [primitive for primitive in self.primitives if primitive.phase == phase]
+            for _, primitive in sorted(
+                [(primitive.rank(tasks), primitive) for primitive in here], key=lambda p: p[0]
+            ):
+                tasks = primitive.step(tasks)
             if phase == Fuse.phase and all(fusion.selectors for fusion in fusions):
                 named = [s for fusion in fusions for s in fusion.selectors]
                 apart = {select(tasks, selector, "fuse").id for selector in named}
@@ -79,9 +81,14 @@ class GraphSchedule:
         """A node on a device, "cpu" or "cpu:n". See `Place`."""
         return self.then(Place(selector, device))
 
-    def parallel_do(self, *sizes: str, devices: int, **axes: int) -> GraphSchedule:
-        """The program on replicas that share out arguments. See `ParallelDo`."""
-        return self.then(ParallelDo(tuple(axes.items()), sizes, devices))
+    def parallel_do(
+        self, *sizes: str | Mapping[str, int], devices: int, **axes: int
+    ) -> GraphSchedule:
+        """The program on replicas that share out arguments: `x=0`, a declared size "B", or
+        `{"params.w": 1}` for one leaf of an argument. See `ParallelDo`."""
+        named = [item for given in sizes if not isinstance(given, str) for item in given.items()]
+        names = tuple(given for given in sizes if isinstance(given, str))
+        return self.then(ParallelDo((*named, *axes.items()), names, devices))
 
     def recompute(self, selector: str) -> GraphSchedule:
         """A node computed again for the backward pass, not kept. See `Recompute`."""

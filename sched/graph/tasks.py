@@ -14,7 +14,7 @@ from typing import Any
 from ...algo.errors import GraphError
 from ...algo.graph.build import results_of
 from ...algo.graph.graph import Apply, ArrayType, Graph, Literal, Value
-from ...algo.graph.print import value_name
+from ...algo.graph.print import regions_of, value_name
 from ...algo.graph.trace import leaf_names
 from ...algo.tensor_expr.expr import accesses
 from ...algo.tensor_expr.op import Op
@@ -134,18 +134,13 @@ def tasks_of(graph: Graph) -> Tasks:
     dims = graph.notes.get("dims", {})
     arguments = tuple(Argument(v.name, v.type, None, dims.get(v.name)) for v in graph.inputs)
     types.update({value.name: value.type for value in graph.inputs})
-    regions: Mapping[Apply, str] = graph.notes.get("regions", {})
-    region = "forward"
+    regions = regions_of(graph)
     tasks = []
     for node in graph.nodes:
-        if regions.get(node) == "backward":
-            region = "backward"
-        elif region == "backward":
-            region = "update"
         label = graph.ids[node]
         results = tuple(_results(graph, node, types))
         args = tuple(map(name, node.args))
-        tasks.append(Task(label, "launch", args, results, node.op, (label,), region=region))
+        tasks.append(Task(label, "launch", args, results, node.op, (label,), region=regions[node]))
     outputs = tuple(
         Output(label, name(value), value.type)
         for label, value in zip(leaf_names(graph), graph.outputs, strict=True)

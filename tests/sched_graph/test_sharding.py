@@ -77,7 +77,9 @@ def test_convolution_over_the_batch_only() -> None:
 def test_embedding_and_its_gradient() -> None:
     found = local("y[t,d] = W[p[t],d]", (SAME, (100, 8)), (Split(0), (6,)))
     assert (found.args, found.results) == ((SAME, Split(0)), (Split(0),))
-    text = "grad(p: i64[T], g: f32[T, D], W: f32[V, D]) -> dW:\n  dW[p[t],d] += g[t,d]\n  dW: [V, D]"
+    text = (
+        "grad(p: i64[T], g: f32[T, D], W: f32[V, D]) -> dW:\n  dW[p[t],d] += g[t,d]\n  dW: [V, D]"
+    )
     found = local(text, (Split(0), (6,)), (Split(0), (6, 8)), (SAME, (100, 8)))
     assert (found.args, found.results) == ((Split(0), Split(0), SAME), (SUM,))
 
@@ -124,7 +126,11 @@ def test_two_partial_sums_add_up() -> None:
             [(Split(0), (8,))],
             "div of a partial sum over I",
         ),
-        ("op(x: f32[N]) -> y:\n  y[i] = x[N-1-i] where i in 0:N", [(Split(0), (8,))], "x[N-1-i] reads the parts of other replicas"),
+        (
+            "op(x: f32[N]) -> y:\n  y[i] = x[N-1-i] where i in 0:N",
+            [(Split(0), (8,))],
+            "x[N-1-i] reads the parts of other replicas",
+        ),
         (
             "op(x: f32[N], z: f32[N]) -> y:\n  y[i,j] = x[i] * z[j]",
             [(Split(0), (8,)), (SAME, (8,))],
