@@ -236,10 +236,10 @@ def _shapes(
     """The extents that must be declared: of inputs, where they are formulas; of what is scattered
     into; and those that `op` declares."""
     read = {a.tensor for eq in equations for a in reads(eq)}
-    given = {**{name: name for name in saved if name in read}, **seeds}
+    given = [*((name, name) for name in saved if name in read), *seeds.items()]
     formulas = {
         param: checked.shapes[name]
-        for name, param in given.items()
+        for name, param in given
         if _type(None, checked.shapes[name]).dims is None
     }
     scattered = {n: c.shape for c in cotangents for n in c.parts()}

@@ -88,7 +88,10 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
     fresh: dict[Expr, Expr] = {Index(r.index): Index(own(r.index)) for r in statement.ranges}
     ranges = {fresh[Index(r.index)]: r for r in statement.ranges}
     here = Access(access.tensor, tuple(place(d) for d in range(len(shape))))
-    where = [compare("eq", e, place(dim)) for dim, e in enumerate(access.indices)]
+    where = [
+        compare("eq", e, place(dim)) if indices_of(e) else compare("eq", place(dim), e)
+        for dim, e in enumerate(access.indices)
+    ]
     where += statement.where
     while (guard := _guard(value)) is not None:
         condition, value = guard

@@ -1,0 +1,131 @@
+"""Gradients of every kind of operator: by differences, by the adjoint identity, second order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from diptych.algo.errors import GradientError
+from diptych.algo.tensor_expr.check import check
+from diptych.algo.tensor_expr.op import Equation, Op
+from diptych.algo.tensor_expr.parse import parse
+from diptych.autodiff import check as checking
+from diptych.autodiff.check import check_adjoint, check_grads, cotangent_names, run
+from diptych.autodiff.reverse import adjoint
+
+
+def test_against_central_differences_first_and_second_order(case: tuple[str, list[Any]]) -> None:
+    text, arrays = case
+    check_grads(parse(text), *arrays, order=2)
+
+
+def test_adjoint_identity(case: tuple[str, list[Any]]) -> None:
+    text, arrays = case
+    check_adjoint(parse(text), *arrays)
+
+
+def test_gradient_text_parses_back_to_the_same_operator(case: tuple[str, list[Any]]) -> None:
+    text, arrays = case
+    op = parse(text)
+    names = tuple(
+        p.name for p, a in zip(op.params, arrays, strict=True) if np.asarray(a).dtype.kind == "f"
+    )
+    back = adjoint(op, names)
+    assert parse(back.text) == back
+    assert check(parse(back.text)).equations == check(back).equations
+
+
+def test_saved_results_are_read_instead_of_computed(case: tuple[str, list[Any]]) -> None:
+    text, arrays = case
+    op = parse(text)
+    values = dict(zip((p.name for p in op.params), arrays, strict=True))
+    names = tuple(n for n, a in values.items() if np.asarray(a).dtype.kind == "f")
+    results = run(op, values)
+    plain, saving = adjoint(op, names), adjoint(op, names, saved=op.returns)
+    assert not {eq.tensor for eq in saving.equations} & set(op.returns)
+    given = values | {s: np.cos(results[r]) for s, r in
+                      zip(cotangent_names(op, plain), op.returns, strict=True)}  # fmt: skip
+    for one, two in zip(run(plain, given).values(), run(saving, given | results).values(),
+                        strict=True):  # fmt: skip
+        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
+
+
+def test_third_order() -> None:
+    op = parse("y[i] = x[i]**3 * z[i] + exp(x[i] * z[i])")
+    check_grads(op, np.array([0.3, -1.2]), np.array([0.7, 0.4]), order=3)
+
+
+def test_conv_of_every_stride_dilation_and_kernel() -> None:
+    for stride, dilation, kernel, length in [
+        (1, 1, 3, 7), (2, 1, 3, 8), (3, 1, 2, 11), (1, 2, 3, 9), (2, 3, 3, 12), (3, 2, 4, 12),
+    ]:  # fmt: skip
+        text = f"O[y] = sum(I[{stride}*y+{dilation}*k] * W[k])"
+        rng = np.random.default_rng(length)
+        check_adjoint(parse(text), rng.standard_normal(length), rng.standard_normal(kernel))
+
+
+def test_empty_contraction() -> None:
+    back = adjoint(parse("C[i,j] = sum(A[i,k] * B[k,j])"), ("A", "B"))
+    given = {"A": np.zeros((4, 0)), "B": np.zeros((0, 4)), "dC": np.ones((4, 4))}
+    found = run(back, given)
+    assert found["dA"].shape == (4, 0) and found["dB"].shape == (0, 4)
+
+
+def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = parse("wrong(x: [N], dy: [N]) -> dx:\n dx[i] = dy[i] * x[i]")
+    monkeypatch.setattr(checking, "adjoint", lambda op, wrt: wrong)
+    with pytest.raises(GradientError) as caught:
+        check_grads(parse("y[i] = x[i] * x[i]"), np.array([1.0, 2.0]))
+    first, *rest = str(caught.value).splitlines()
+    assert first.startswith("gradient of y by x: ")
+    assert " along a random direction, central differences give " in first
+    assert "\n".join(rest) == wrong.text
+
+
+def test_gradient_is_made_once() -> None:
+    op = parse("C[i,j] = sum(A[i,k] * B[k,j])")
+    assert adjoint(op, "A") is adjoint(op, ("A",))
+
+
+def test_types_of_cotangents_follow_where_they_are_known() -> None:
+    op = parse("f(x: f32[N], i: i64[M]) -> y:\n y[m] = x[i[m]]")
+    assert adjoint(op, "x").text.splitlines()[0] == (
+        "f_dx(x: f32[N], i: i64[M], dy: f32[M]) -> dx:"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wrt", "message"),
+    [
+        ("y[i] = x[i]", "z", "gradient of y by z: it has no such parameter; expected one of x"),
+        ("y[i] = x[i]", (), "gradient of y: name at least one of x"),
+        ("y[i] = x[i]", ("x", "x"), "gradient of y: x, x names a parameter twice"),
+        ("f(J: i32[N], X: f32[M]) -> y:\n y[i] = X[J[i]]", "J",
+         "gradient of f by J: it has elements of type i32, and only floats have gradients; "
+         "ask for the other parameters"),
+        ("y[i] = any(x[i,j])", "x",
+         "gradient of y by x: y is reduced by any, which has no derivative; "
+         "write it with where, or differentiate sum, prod, max or min"),
+    ],
+    ids=["unknown", "none", "twice", "integer", "any"],
+)  # fmt: skip
+def test_refusals(text: str, wrt: Any, message: str) -> None:
+    with pytest.raises(GradientError) as caught:
+        adjoint(parse(text), wrt)
+    assert str(caught.value) == message
+
+
+def test_any_of_a_comparison_has_no_path_and_gives_zeros() -> None:
+    back = adjoint(
+        parse("f(x: [I, J], z: [I]) -> y:\n y[i] = where(any(x[i,j] > 0), z[i], 0)"), "x"
+    )
+    found = run(back, {"x": np.ones((2, 3)), "z": np.ones(2), "dy": np.ones(2)})
+    np.testing.assert_array_equal(found["dx"], np.zeros((2, 3)))
+
+
+def test_a_broken_operator_is_not_differentiated() -> None:
+    op = parse("y[i] = x[i]")
+    assert isinstance(op, Op) and isinstance(op.equations[0], Equation)
+    with pytest.raises(GradientError):
+        adjoint(op, ("x", "nothing"))
