@@ -1,1 +1,95 @@
-"""Diptych."""
+"""Diptych: index expressions and graphs of them, compiled under schedules at both levels.
+
+    import diptych as dt
+    from diptych import f32, sum
+
+    i, j, k = dt.indices("i j k")
+
+    @dt.op
+    def matmul(A: f32["M", "K"], B: f32["K", "N"]):
+        C = dt.tensor("C")
+        C[i, j] = sum(A[i, k] * B[k, j])
+        return C
+
+Operators are called on NumPy arrays; `matmul.schedule()` gives the right panel of the diptych.
+"""
+
+from importlib.metadata import version as _version
+
+from .algo.dtypes import (
+    DType,
+    TensorType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from .algo.errors import (
+    DeviceError,
+    DTypeError,
+    Error,
+    FileFormatError,
+    GradientError,
+    GraphError,
+    InternalError,
+    OpError,
+    ParseError,
+    ScheduleError,
+    ShapeError,
+    UnsupportedError,
+)
+from .algo.graph.graph import ArrayType
+from .algo.graph.program import Program
+from .algo.tensor_expr.functions import (
+    abs,
+    all,
+    any,
+    cast,
+    ceil,
+    cos,
+    erf,
+    exp,
+    floor,
+    log,
+    max,
+    maximum,
+    min,
+    minimum,
+    prod,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sqrt,
+    sum,
+    tanh,
+    where,
+)
+from .algo.tensor_expr.op import Op
+from .algo.tensor_expr.terms import indices, size
+from .algo.tensor_expr.trace import tensor
+from .api import grad, interpret, op, program, schedules, value_and_grad, vjp
+from .codegen.pool import threads
+from .sched.graph.schedule import GraphSchedule
+from .sched.loop.schedule import Schedule
+
+__version__ = _version("diptych")
+__all__ = [
+    "ArrayType", "DType", "DTypeError", "DeviceError", "Error", "FileFormatError",
+    "GradientError", "GraphError", "GraphSchedule", "InternalError", "Op", "OpError",
+    "ParseError", "Program", "Schedule", "ScheduleError", "ShapeError", "TensorType",
+    "UnsupportedError", "abs", "all", "any", "bf16", "bool_", "cast", "ceil", "cos", "erf",
+    "exp", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32", "i64", "indices",
+    "interpret", "log", "max", "maximum", "min", "minimum", "op", "prod", "program", "rsqrt",
+    "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh", "tensor", "threads",
+    "u8", "u16", "u32", "u64", "value_and_grad", "vjp", "where",
+]  # fmt: skip
