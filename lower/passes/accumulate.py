@@ -48,7 +48,8 @@ class _Use:
     """How a statement uses a buffer: the cells that lanes share, and whether that is all right."""
 
     reducer: str | None = None
-    cells: dict[tuple[Expr, ...], int] = field(default_factory=dict)
+    cells: dict[tuple[Expr, ...], int] = field(default_factory=dict)  # and how many lanes do
+    updates: int = 0
     looped: bool = False
     used: bool = False
     spoiled: bool = False
@@ -94,10 +95,11 @@ class _Accumulating:
         return self.machine.lanes(buffer.dtype.itemsize)
 
     def pays(self, uses: list[_Use], buffer: Buffer) -> bool:
-        """One update of one vector, in no loop, is better combined where it stands."""
-        shared = [use for use in uses if use.cells]
-        wide = any(width > self.native(buffer) for use in shared for width in use.cells.values())
-        return len(shared) > 1 or wide or any(use.looped for use in shared)
+        """One update of a cell by one vector, in no loop, is better combined where it stands."""
+        wide = any(width > self.native(buffer) for use in uses for width in use.cells.values())
+        cells = {cell for use in uses for cell in use.cells}
+        many = sum(use.updates for use in uses) > len(cells)
+        return many or wide or any(use.looped for use in uses)
 
     def partial(
         self,
@@ -179,6 +181,7 @@ def _collect(
                 most = bounds(vector.hi, known)[1]
                 use.spoiled |= bool(names & bound) or most is None
                 use.cells[index] = max(use.cells.get(index, 1), most or 1)
+                use.updates += 1
                 use.looped |= looped
         case Alloc(buffer, _) if buffer.name == name:
             use.spoiled = True

@@ -130,8 +130,8 @@ def matmul(m, n, k, mi=8, nj=48, kb=None, dtype="float32"):
         stmt("C.init", ij, "C.acc[i, j]", zero),
         stmt("C.update", ijk, "C.acc[i, j]", "A[i, k] * B.pack[k, j]", "sum"),
         stmt("C.store", ij, "C[i, j]", "C.acc[i, j]"),
-        stmt("B.pack", {"jo": (0, -(-n // nj)), "k": (0, k), "j": (0, n)}, "B.pack[k, j]", "B[k, j]",
-             where=[f"j // {nj} == jo"]),
+        stmt("B.pack", {"jo": (0, -(-n // nj)), "k": (0, k), "j": (0, n)},
+             "B.pack[k, j]", "B[k, j]", where=[f"j // {nj} == jo"]),
     ]  # fmt: skip
 
     def tile(prefix, name):

@@ -27,7 +27,8 @@ def test_plain_matmul(make, m, n, k):
             make.stmt("C.update", ijk, "C.acc[i, j]", "A[i, k] * B[k, j]", "sum"),
             make.stmt("C.final", ij, "C[i, j]", "C.acc[i, j]"),
         ],
-        make.loop("i", "i", make.loop("j", "j", "C.init", make.loop("k", "k", "C.update"), "C.final")),
+        make.loop("i", "i",
+                  make.loop("j", "j", "C.init", make.loop("k", "k", "C.update"), "C.final")),
         [("C.acc", "C.acc", "heap", "j", None)],
     )  # fmt: skip
     a, b = make.whole(make.rng, (m, k)), make.whole(make.rng, (k, n))
@@ -63,7 +64,8 @@ def test_reduction_loop_outside(make, order):
 )  # fmt: skip
 @given(
     m=st.integers(1, 20), n=st.integers(1, 40), k=st.integers(1, 5), mi=st.integers(1, 6),
-    nj=st.integers(1, 20), width=st.sampled_from([8, 16, 32]), dtype=st.sampled_from(["float32", "int32"]),
+    nj=st.integers(1, 20), width=st.sampled_from([8, 16, 32]),
+    dtype=st.sampled_from(["float32", "int32"]),
 )  # fmt: skip
 def test_packed_matmul_at_any_size(make, m, n, k, mi, nj, width, dtype):
     a, b = make.whole(make.rng, (m, k), dtype), make.whole(make.rng, (k, n), dtype)
@@ -130,12 +132,14 @@ def test_conv2d_stride_2(make):
          "Y": ("output", "f4", (h, w, co))},
         [
             make.stmt("Y.init", dims, "Y[y, x, o]", "0.0:f32"),
-            make.stmt("Y.update", dims | taps, "Y[y, x, o]", "X[2*y+r, 2*x+s, c] * W[r, s, c, o]", "sum"),
+            make.stmt("Y.update", dims | taps, "Y[y, x, o]",
+                      "X[2*y+r, 2*x+s, c] * W[r, s, c, o]", "sum"),
         ],
         make.loop("y", "y", make.loop("xo", "x // 2",
             make.loop("Y.init.xi", "x % 2", make.loop("Y.init.o", "o", "Y.init", kind="vector")),
             make.loop("r", "r", make.loop("s", "s", make.loop("c", "c", make.loop("xi", "x % 2",
-                make.loop("o", "o", "Y.update", kind="vector"), kind="unroll"))))), kind="parallel"),
+                make.loop("o", "o", "Y.update", kind="vector"), kind="unroll"))))),
+            kind="parallel"),
     )  # fmt: skip
     x, f = make.whole(make.rng, (2 * h + 1, 2 * w + 1, ci)), make.whole(make.rng, (r, r, ci, co))
     expected = np.zeros((h, w, co), "f4")
@@ -161,10 +165,11 @@ def test_softmax_with_temporaries_of_a_row(make):
             make.stmt("s.update", full, "s[i]", "e[i, j]", "sum"),
             make.stmt("y", full, "y[i, j]", "e[i, j] / s[i]"),
         ],
-        make.loop("i", "i", "m.init", make.loop("m.j", "j", "m.update", **j), make.loop("e.j", "j", "e", **j),
-                  "s.init", make.loop("s.j", "j", "s.update", **j), make.loop("y.j", "j", "y", **j),
+        make.loop("i", "i", "m.init", make.loop("m.j", "j", "m.update", **j),
+                  make.loop("e.j", "j", "e", **j), "s.init",
+                  make.loop("s.j", "j", "s.update", **j), make.loop("y.j", "j", "y", **j),
                   kind="parallel"),
-        [("m", "m", "heap", "i", None), ("e", "e", "heap", "i", None), ("s", "s", "heap", "i", None)],
+        [(name, name, "heap", "i", None) for name in "mes"],
     )  # fmt: skip
     x = make.rng.standard_normal((n, d)).astype("f4")
     e = np.exp(x - x.max(1, keepdims=True))
@@ -183,8 +188,8 @@ def test_max_pool(make):
             make.stmt("Y.init", dims, "Y[y, x]", "-2147483648:i32"),
             make.stmt("Y.update", dims | taps, "Y[y, x]", "X[2*y+r, 2*x+s]", "max"),
         ],
-        make.loop("y", "y", make.loop("x", "x", "Y.init", make.loop("r", "r", make.loop("s", "s", "Y.update",
-                  kind="unroll"), kind="unroll"))),
+        make.loop("y", "y", make.loop("x", "x", "Y.init",
+            make.loop("r", "r", make.loop("s", "s", "Y.update", kind="unroll"), kind="unroll"))),
     )  # fmt: skip
     x = make.whole(make.rng, (2 * h, 2 * w), "i4")
     make.agrees(nest, {"X": x}, {"Y": x.reshape(h, 2, w, 2).max((1, 3))})
@@ -261,7 +266,8 @@ def test_domain_that_is_not_convex(make):
 def test_overlapped_tiles_store_a_window(make):
     n, tile = 30, 8  # t[i] = x[i] + x[i+1]; y[i] = t[i] * t[i+2], t computed in each tile
     nest = make.nest(
-        {"x": ("input", "f4", (n + 3,)), "y": ("output", "f4", (n,)), "t": ("temp", "f4", (n + 2,))},
+        {"x": ("input", "f4", (n + 3,)), "y": ("output", "f4", (n,)),
+         "t": ("temp", "f4", (n + 2,))},
         [
             make.stmt("t", {"io": (0, 4), "i": (0, n + 2)}, "t[i]", "x[i] + x[i + 1]",
                       where=[f"{tile}*io <= i", f"i < {tile}*io + {tile + 2}"]),
@@ -382,3 +388,35 @@ def test_separate_tail_of_a_serial_loop(make):
     x = make.whole(make.rng, (n,))
     function = make.agrees(nest, {"x": x}, {"y": x})
     assert [print_expr(s.hi) for s in inside(function, "ii")] == ["8", "min(21 - 8 * io, 8)"]
+
+
+@pytest.mark.parametrize("k", [16, 100])
+def test_tile_of_row_products_in_lanes(make, k):
+    m, n = 5, 6  # C = A B^T: the reduction is the dimension that is contiguous in both
+    ij, ijk = {"i": (0, m), "j": (0, n)}, {"i": (0, m), "j": (0, n), "k": (0, k)}
+
+    def tile(prefix, *body):
+        inner = make.loop(f"{prefix}ji", "j % 2", *body, kind="unroll")
+        return make.loop(f"{prefix}ii", "i % 2", inner, kind="unroll")
+
+    update = make.loop(
+        "ko", "k // 16", tile("", make.loop("ki", "k % 16", "update", kind="vector"))
+    )
+    nest = make.nest(
+        {"A": ("input", "f4", (m, k)), "B": ("input", "f4", (n, k)), "C": ("output", "f4", (m, n)),
+         "acc": ("temp", "f4", (m, n))},
+        [
+            make.stmt("init", ij, "acc[i, j]", "0.0:f32"),
+            make.stmt("update", ijk, "acc[i, j]", "A[i, k] * B[j, k]", "sum"),
+            make.stmt("final", ij, "C[i, j]", "acc[i, j]"),
+        ],
+        make.loop("io", "i // 2", make.loop("jo", "j // 2", tile("init.", "init"), update,
+                                           tile("final.", "final"))),
+        [("acc", "acc", "register", "jo", None)],
+    )  # fmt: skip
+    a, b = make.whole(make.rng, (m, k)), make.whole(make.rng, (n, k))
+    function = make.agrees(nest, {"A": a, "B": b}, {"C": a @ b.T}, WIDE)
+    full = next(s for s in walk(function.body) if isinstance(s, If)).then
+    lanes = [s.buffer for s in walk(full) if isinstance(s, Alloc) and ".lanes" in s.buffer.name]
+    assert len(lanes) == (4 if k > 16 else 0)
+    assert len([s for s in walk(full) if isinstance(s, Update) and s.buffer == "acc"]) == 4
