@@ -1,9 +1,8 @@
 """Which threads touch which cells: the question behind barriers and private buffers, put to isl.
 
-An access in the program of one thread becomes a relation from threads to cells; loops other than
-those over threads and blocks are projected out. Two accesses conflict when two different threads
-meet on a cell. What is not affine (an index read from memory, a data-dependent condition) may be
-anything, so the relation is never too small and the absence of a conflict is always a proof.
+Two accesses in the program of one thread conflict when two different threads meet on a cell. What
+is not affine (an index read from memory, a data-dependent condition) may be anything, so the
+absence of a conflict is always a proof.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from ..algo.tensor_expr.affine import is_affine, to_isl
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
+    Const,
     Expr,
     Index,
     accesses,
@@ -130,59 +130,61 @@ class Meeting:
     """
 
     def __init__(self, axes: Sequence[str], fixed: Sequence[str] = ()) -> None:
-        self.axes, self.fixed = tuple(axes), tuple(fixed)
-        self._relations: dict[Touch, isl.raw.Map] = {}
-        self._answers: dict[tuple[Touch, Touch], bool] = {}
-        self._different = _different(len(self.axes), self.fixed)
+        self.axes, self.fixed = tuple(axes), frozenset(fixed)
+        self._answers: dict[frozenset[Touch], bool] = {}
 
     def conflict(self, a: Touch, b: Touch) -> bool:
         """May two different threads touch one cell by `a` and `b`, one of them writing?"""
-        if a.buffer != b.buffer or not (a.write or b.write) or not self.axes:
+        if a.buffer != b.buffer or not (a.write or b.write):
             return False
-        key = (a, b)
+        key = frozenset((a, b))
         if key not in self._answers:
-            first, second = self._relation(a), self._relation(b)
-            answer = isl.ask(
-                lambda: first.apply_range(second.reverse()).intersect(self._different).is_empty()
-            )
-            self._answers[key] = answer is not isl.Answer.YES
+            self._answers[key] = any(self._meet(a, b, axis) for axis in self.axes)
         return self._answers[key]
 
-    def _relation(self, touch: Touch) -> isl.raw.Map:
-        if touch not in self._relations:
-            self._relations[touch] = relation(touch, self.axes, self.fixed)
-        return self._relations[touch]
+    def _meet(self, a: Touch, b: Touch, axis: str) -> bool:
+        """May threads that differ in their position on one axis touch one cell?"""
+        names = {name: Index(f"{name}'") for name in _names(b) if name not in self.fixed}
+        other: dict[Expr, Expr] = {Index(name): new for name, new in names.items()}
+        conditions = [*_holds(a), *(substitute(test, other) for test in _holds(b))]
+        for one, two in zip(a.cell, b.cell, strict=True):
+            conditions.append(Call("eq", (one, substitute(two, other))))
+        conditions.append(Call("ne", (Index(axis), Index(f"{axis}'"))))
+        dims = dict.fromkeys((*_names(a), *_names(b), *(new.name for new in names.values())))
+        parts = [part for test in conditions for part in _parts(test)]
+        affine = [to_isl(test) for test in parts if is_affine(test)]
+        points = isl.make_set(list(dims), dict.fromkeys(affine))
+        return isl.is_empty(points) is not isl.Answer.YES
 
 
-def _different(axes: int, fixed: Sequence[str]) -> isl.raw.Map:
-    """Every thread to every other one."""
-    a, b = ([f"{letter}{n}" for n in range(axes)] for letter in "ab")
-    apart = " or ".join(f"{x} != {y}" for x, y in zip(a, b, strict=True)) or "0 = 1"
-    return isl.parse_map(f"{_params(fixed)}{{ [{', '.join(a)}] -> [{', '.join(b)}] : {apart} }}")
-
-
-def _params(fixed: Sequence[str]) -> str:
-    return f"[{', '.join(map(isl.ident, fixed))}] -> " if fixed else ""
-
-
-def relation(touch: Touch, axes: Sequence[str], fixed: Sequence[str]) -> isl.raw.Map:
-    """`[fixed] -> { [axes] -> [cell] }`: the cells that each thread touches."""
-    loops = [part for loop in touch.loops for part in (Index(loop.var), loop.lo, loop.hi)]
-    names = dict.fromkeys(
-        n for e in (*loops, *touch.cell, *touch.conditions) for n in indices_of(e)
-    )
-    free = [isl.ident(name) for name in names if name not in (*axes, *fixed)]
-    conditions = [to_isl(test) for test in touch.conditions if is_affine(test)]
+def _holds(touch: Touch) -> list[Expr]:
+    """What is known of the variables where an access takes place."""
+    conditions = list(touch.conditions)
     for loop in touch.loops:
-        name = isl.ident(loop.var)
-        conditions += [f"{to_isl(loop.lo)} <= {name}"] if is_affine(loop.lo) else []
-        conditions += [f"{name} < {to_isl(loop.hi)}"] if is_affine(loop.hi) else []
-        if loop.step != 1 and is_affine(loop.lo):
-            conditions.append(f"({name} - {to_isl(loop.lo)}) mod {loop.step} = 0")
-    cells = [f"c{n}__" for n in range(len(touch.cell))]
-    for name, part in zip(cells, touch.cell, strict=True):
-        conditions += [f"{name} = {to_isl(part)}"] if is_affine(part) else []
-    body = " and ".join(f"({c})" for c in conditions) or "0 = 0"
-    body = f"exists {', '.join(free)}: {body}" if free else body
-    threads = ", ".join(map(isl.ident, axes))
-    return isl.parse_map(f"{_params(fixed)}{{ [{threads}] -> [{', '.join(cells)}] : {body} }}")
+        var = Index(loop.var)
+        conditions += [Call("le", (loop.lo, var)), Call("lt", (var, loop.hi))]
+        if loop.step != 1:
+            offset = Call("mod", (Call("sub", (var, loop.lo)), Const(loop.step)))
+            conditions.append(Call("eq", (offset, Const(0))))
+    return conditions
+
+
+def _names(touch: Touch) -> list[str]:
+    """The variables around an access and in it."""
+    exprs = (*touch.cell, *_holds(touch))
+    return list(dict.fromkeys(name for expr in exprs for name in indices_of(expr)))
+
+
+def _parts(test: Expr) -> list[Expr]:
+    """Conditions that hold where `test` does, and together say the same.
+
+    isl cuts a set in pieces at every minimum; `a < min(b, c)` as two conditions is cheaper by far.
+    """
+    match test:
+        case Call("and", (a, b)):
+            return [*_parts(a), *_parts(b)]
+        case Call("lt" | "le" as op, (a, Call("min", bounds))):
+            return [part for bound in bounds for part in _parts(Call(op, (a, bound)))]
+        case Call("lt" | "le" as op, (Call("max", bounds), b)):
+            return [part for bound in bounds for part in _parts(Call(op, (bound, b)))]
+    return [test]
