@@ -72,10 +72,13 @@ def bind(
     taken = frozenset(left) | frozenset(outside)
     given = _Given({r.index: r for r in ranges}, conditions, taken)
     closed = {reduce: _close(reduce, taken, given) for reduce in tops}
-    rest = tuple(r for r in ranges if r.index in taken)
     for r in ranges:
         if r.index not in taken and r not in given.used:
-            raise BindingError(f"index {r.index} has a range but is never used", r.index)
+            if not accumulates:
+                raise BindingError(f"index {r.index} has a range but is never used", r.index)
+            outside.append(r.index)  # each of its values counts, as in n += 1 where k in 0:K
+    taken = frozenset(left) | frozenset(outside)
+    rest = tuple(r for r in ranges if r.index in taken)
     keep: list[Expr] = []
     for condition in conditions:
         if condition in given.used:
