@@ -29,8 +29,9 @@ class Use:
 
     `scope` lists the reduction indices around it, outermost first; the equation's own indices are
     in scope everywhere. `guards` are affine conditions that hold where the access happens.
-    `guarded` says that some `where(c, a, b)` may leave the access out, so that it constrains no
-    index; it is proved under its guards all the same. `write` marks the left side.
+    `guarded` says that the condition of some `where(c, a, b)` around it restricts its indices, so
+    that it constrains none of them; it is proved under its guards all the same (a condition on
+    data restricts no index). `write` marks the left side.
     """
 
     access: Access
@@ -49,53 +50,69 @@ class Use:
         return self.access.tensor
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an expression stands. `branches` are the guards that come from where(c, a, b)."""
+
+    scope: tuple[str, ...] = ()
+    guards: tuple[Expr, ...] = ()
+    branches: tuple[Expr, ...] = ()
+
+    def branch(self, conditions: tuple[Expr, ...]) -> _Place:
+        return _Place(self.scope, self.guards + conditions, self.branches + conditions)
+
+    def inside(self, indices: tuple[str, ...], where: Expr | None) -> _Place:
+        return _Place(self.scope + indices, self.guards + _assume(where, True), self.branches)
+
+
 def uses(eq: Equation) -> list[Use]:
     """Every use of an equation in reading order, the left side first.
 
     Dimensions whose index depends on data are left out: only a check at run time can tell.
     """
-    found: dict[tuple[Access, tuple[str, ...], tuple[Expr, ...], bool, bool], None] = {}
-    seen: set[tuple[Expr, tuple[str, ...], tuple[Expr, ...], bool]] = set()
-    here = tuple(c for c in conjuncts(eq.where) if is_affine(c))
-    stack: list[tuple[Expr, tuple[str, ...], tuple[Expr, ...], bool]] = [(eq.rhs, (), here, False)]
-    if eq.where is not None:
-        stack.append((eq.where, (), (), False))
-    stack.extend((e, (), here, False) for r in eq.ranges for e in (r.hi, r.lo))
-    stack.extend((e, (), here, False) for e in reversed(eq.lhs))
-    found[Access(eq.tensor, eq.lhs), (), here, False, True] = None
+    held = _Place((), _assume(eq.where, True))
+    found: dict[tuple[Access, _Place, bool], None] = {(Access(eq.tensor, eq.lhs), held, True): None}
+    seen: set[tuple[Expr, _Place]] = set()
+    stack: list[tuple[Expr, _Place]] = [(eq.rhs, held)]
+    stack += [] if eq.where is None else [(eq.where, _Place())]
+    stack += [(e, held) for r in eq.ranges for e in (r.hi, r.lo)]
+    stack += [(e, held) for e in reversed(eq.lhs)]
     while stack:
         item = stack.pop()
         if item in seen:
             continue
         seen.add(item)
-        expr, scope, guards, guarded = item
+        expr, place = item
         match expr:
             case Access():
-                found.setdefault((expr, scope, guards, guarded, False))
-                stack.extend((e, scope, guards, guarded) for e in reversed(expr.indices))
+                found.setdefault((expr, place, False))
+                stack += [(e, place) for e in reversed(expr.indices)]
             case Reduce(_, indices, body, ranges, where, _):
-                inner = scope + indices
-                held = guards + tuple(c for c in conjuncts(where) if is_affine(c))
-                stack.append((body, inner, held, guarded))
+                stack.append((body, place.inside(indices, where)))
                 if where is not None:
-                    stack.append((where, inner, guards, guarded))
-                stack.extend((r, scope, guards, guarded) for r in ranges)
+                    stack.append((where, place.inside(indices, None)))
+                stack += [(r, place) for r in ranges]
             case Call("where", (cond, yes, no)):
-                stack.append((no, scope, guards + _assume(cond, False), True))
-                stack.append((yes, scope, guards + _assume(cond, True), True))
-                stack.append((cond, scope, guards, guarded))
+                stack.append((no, place.branch(_assume(cond, False))))
+                stack.append((yes, place.branch(_assume(cond, True))))
+                stack.append((cond, place))
             case _:
-                stack.extend((e, scope, guards, guarded) for e in reversed(children(expr)))
+                stack += [(e, place) for e in reversed(children(expr))]
     return [
-        Use(access, dim, scope, guards, guarded, write)
-        for access, scope, guards, guarded, write in found
+        Use(access, dim, place.scope, place.guards, _is_guarded(index, place), write)
+        for access, place, write in found
         for dim, index in enumerate(access.indices)
         if not depends_on_data(index)
     ]
 
 
-def _assume(cond: Expr, value: bool) -> tuple[Expr, ...]:
-    if value:
+def _is_guarded(index: Expr, place: _Place) -> bool:
+    mine = set(indices_of(index))
+    return any(not mine.isdisjoint(indices_of(guard)) for guard in place.branches)
+
+
+def _assume(cond: Expr | None, value: bool) -> tuple[Expr, ...]:
+    if cond is None or value:
         return tuple(c for c in conjuncts(cond) if is_affine(c))
     return (Call("not", (cond,)),) if is_affine(cond) else ()
 
@@ -108,6 +125,7 @@ def depends_on_data(index: Expr) -> bool:
 def free_indices(eq: Equation) -> list[str]:
     """The indices that the equation itself runs over: those on the left, then the others."""
     names = dict.fromkeys(i for e in eq.lhs for i in indices_of(e))
+    names.update(dict.fromkeys(r.index for r in eq.ranges))
     for expr in (*eq.ranges, *(() if eq.where is None else (eq.where,)), eq.rhs):
         names.update(dict.fromkeys(indices_of(expr)))
     return list(names)

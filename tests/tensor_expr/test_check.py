@@ -63,6 +63,8 @@ def test_rules_name_the_index_and_the_symbol():
         ("f(x: f32[N], z: f32[M]) -> y:\n y[i] = x[min(max(i-1, 0), N-1)] * z[i]", "y", "M"),
         ("H: [10]\nH[bin[n]] += 1", "H", "10"),
         ("y[i] = 1.0 where i in 0:7", "y", "7"),
+        ("y[i] = where(m[i] > 0, a[i], b[i])", "y", "I"),
+        ("y[i] = where(m[] > 0, a[i], b[i])", "y", "I"),
         ("f(A: f32[N]) -> Y:\n"
          " Y[i] = where(i >= 2, where(i < N + 2, A[i-2], 0), 0) where i in 0:N+4", "Y", "N + 4"),
         ("f(x: f32[N], a) -> y:\n y[i] = x[i] where i < 3\n y[i] = a[i] where i >= 3", "y", "N"),
@@ -128,11 +130,7 @@ def test_a_recurrence_ties_its_equations_together():
 
 
 def test_a_backward_recurrence_is_turned_round():
-    text = (
-        "f(g: f32[N]) -> d:\n"
-        "    d[N-1] = g[N-1]\n"
-        "    d[t] = g[t] + d[t+1] where t in 0:N-1"
-    )
+    text = "f(g: f32[N]) -> d:\n    d[N-1] = g[N-1]\n    d[t] = g[t] + d[t+1] where t in 0:N-1"
     assert facts(text)[0] == [
         "d[N-1] = g[N-1]",
         "d[N-t-2] = g[N-t-2] + d[N-t-1] where t in 0:N-1",
@@ -168,9 +166,7 @@ def test_checking_is_remembered():
 
 def brute(a: int, b: int, c: int, n: int, k: int) -> list[int]:
     """All i >= 0 for which x[a*i + b*k' + c] is inside x[0:n] for every k' in 0:k."""
-    return [
-        i for i in range(60) if all(0 <= a * i + b * q + c < n for q in range(k))
-    ]
+    return [i for i in range(60) if all(0 <= a * i + b * q + c < n for q in range(k))]
 
 
 @settings(max_examples=40, derandomize=True, deadline=None)
