@@ -1,0 +1,162 @@
+"""Gradient operators read as a person would write them: their whole text."""
+
+from __future__ import annotations
+
+import pytest
+from diptych.algo.tensor_expr.parse import parse
+from diptych.autodiff.reverse import adjoint
+
+EXPECTED = {
+    ("matmul", "A"): """
+C_dA(B: [K, J], dC: [I, J]) -> dA:
+    dA[i,k] = sum(dC[i,j] * B[k,j])
+""",
+    ("matmul", "B"): """
+C_dB(A: [I, K], dC: [I, J]) -> dB:
+    dB[k,j] = sum(A[i,k] * dC[i,j])
+""",
+    ("a_bt", "B"): """
+C_dB(A: [I, K], dC: [I, J]) -> dB:
+    dB[j,k] = sum(A[i,k] * dC[i,j])
+""",
+    ("bias_relu", "b"): """
+y_db(x: [I, J], b: [J], dy: [I, J]) -> db:
+    db[j] = sum(where(x[i,j] + b[j] > 0, dy[i,j], where(x[i,j] + b[j] == 0, dy[i,j] / 2, 0)))
+""",
+    ("conv2d", "X"): """
+O_dX(X: [N, C, X_2, X_3], W: [K, C, R, S], dO) -> dX:
+    dO: [N, K, (X_2-R)//2+1, (X_3-S)//2+1]
+    dX[n,c,y,x] = sum(dO[n,k,h,w] * W[k,c,r,s], where=(2 * h + r == y) & (2 * w + s == x))\
+ where y in 0:X_2, x in 0:X_3
+""",
+    ("conv2d", "W"): """
+O_dW(X: [N, C, X_2, X_3], W: [K, C, R, S], dO) -> dW:
+    dO: [N, K, (X_2-R)//2+1, (X_3-S)//2+1]
+    dW[k,c,r,s] = sum(X[n,c,2*h+r,2*w+s] * dO[n,k,h,w]) where r in 0:R, s in 0:S
+""",
+    ("softmax", "x"): """
+softmax_dx(x: [I, J], dy: [I, J]) -> dx:
+    m[i] = max(x[i,j])
+    m_ties[i] = sum(where(x[i,j] == m[i], where(False, m[i], 1), 0))
+    e[i,j] = exp(x[i,j] - m[i])
+    y_sum[i] = sum(e[i,l])
+    y[i,j] = e[i,j] / y_sum[i]
+    dy_sum[i] = sum(-(dy[i,j] * y[i,j] / y_sum[i]))
+    de[i,j] = dy[i,j] / y_sum[i] + dy_sum[i]
+    dm[i] = sum(-(de[i,j] * e[i,j]))
+    dx[i,j] = de[i,j] * e[i,j] + where(x[i,j] == m[i], dm[i] / m_ties[i], 0)
+""",
+    ("layernorm", "x"): """
+layernorm_dx(x: [I, J], g: [J], dy: [I, J]) -> dx:
+    m[i] = sum(x[i,j]) / J
+    v[i] = sum((x[i,j] - m[i])**2) / J
+    dv[i] = sum(-((x[i,j] - m[i]) * (dy[i,j] * g[j]) * rsqrt(v[i] + 1e-05)\
+ / (2 * (v[i] + 1e-05))))
+    dv_sum[i] = dv[i] / J
+    dm[i] = sum(-(dy[i,j] * g[j] * rsqrt(v[i] + 1e-05)))\
+ + sum(-(dv_sum[i] * (2 * (x[i,j] - m[i]))))
+    dm_sum[i] = dm[i] / J
+    dx[i,j] = dy[i,j] * g[j] * rsqrt(v[i] + 1e-05) + dv_sum[i] * (2 * (x[i,j] - m[i]))\
+ + dm_sum[i]
+""",
+    ("max_pool", "X"): """
+Y_dX(X: [X_0, X_1], dY) -> dX:
+    dY: [X_0//2, X_1//2]
+    Y[y,x] = max(X[2*y+p,2*x+q]) where y in 0:X_0//2, x in 0:X_1//2, p in 0:2, q in 0:2
+    Y_ties[y,x] = sum(where(X[2*y+p,2*x+q] == Y[y,x], where(False, Y[y,x], 1), 0))\
+ where p in 0:2, q in 0:2
+    dX[z,u] = sum(where(X[z,u] == Y[y,x], dY[y,x] / Y_ties[y,x], 0),\
+ where=(2 * y + p == z) & (2 * x + q == u)) where p in 0:2, q in 0:2
+""",
+    ("embedding", "W"): """
+o_dW(W: [W_0, D], idx: [B, T], do: [B, T, D]) -> dW:
+    dW: [W_0, D]
+    dW[idx[b,t],d] += do[b,t,d]
+""",
+    ("cumsum", "x"): """
+cumsum_dx(dy: [N]) -> dx:
+    dx[i] = dy[i] where i in N-1:N
+    dx[i] = dy[i] + dx[i+1] where i in 0:N-1
+""",
+    ("rnn", "h0"): """
+rnn_dh0(x: [T, D], U: [D, D], h0: [D], dh: [T, D]) -> dh0:
+    h[0,d] = h0[d]
+    h[t,d] = tanh(x[t,d] + sum(U[d,e] * h[t-1,e])) where t in 1:T
+    dh_total[t,e] = dh[t,e] where t in T-1:T
+    dh_total[t,e] = dh[t,e] + sum(U[d,e] * (dh_total[t+1,d] * (1 - h[t+1,d] * h[t+1,d])))\
+ where t in 0:T-1
+    dh0[d] = dh_total[0,d]
+""",
+    ("prod", "x"): """
+y_dx(x: [I, J], dy: [I]) -> dx:
+    dx[i,j] = dy[i] * prod(where(k != j, x[i,k], 1)) where j in 0:J, k in 0:J
+""",
+    ("cross_entropy", "z"): """
+cross_entropy_dz(z: [B, O], label: [B], dloss: []) -> dz:
+    dz_0: [B, O]
+    m[n] = max(z[n,o])
+    m_ties[n] = sum(where(z[n,o] == m[n], where(False, m[n], 1), 0))
+    l_sum[n] = sum(exp(z[n,o] - m[n]))
+    dloss_sum[] = dloss[] / B
+    dl_sum[n] = dloss_sum[] / l_sum[n]
+    dm[n] = dloss_sum[] + sum(-(dl_sum[n] * exp(z[n,o] - m[n])))
+    dz_0[n,label[n]] += -dloss_sum[] where n in 0:B
+    dz[n,o] = dl_sum[n] * exp(z[n,o] - m[n]) + where(z[n,o] == m[n], dm[n] / m_ties[n], 0)\
+ + dz_0[n,o]
+""",
+    ("histogram", "w"): """
+histogram_dw(bin: [N], w: [N], dH: [M]) -> dw:
+    dw[n] = 2 * (dH[bin[n]] * w[n])
+""",
+    ("upsample", "x"): """
+up_dx(x: [N], z: [M], dy) -> dx:
+    dy: [min(M, 2*N)]
+    dx[y] = sum(dy[i] * z[i], where=i // 2 == y) where y in 0:N
+""",
+    ("guarded", "x"): """
+pad_dx(x: [N], z: [M], dy: [M]) -> dx:
+    dx[i] = where(i < M, dy[i] * z[i], 0) where i in 0:N
+""",
+    ("unread", "a"): """
+u_da(a: [N], dy: [N]) -> da:
+    da[y] = where(False, a[y], 0) where y in 0:N
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wrt"), EXPECTED, ids="-".join)
+def test_text(texts: dict[str, str], name: str, wrt: str) -> None:
+    assert adjoint(parse(texts[name]), wrt).text == EXPECTED[name, wrt].strip()
+
+
+SECOND = {
+    ("matmul", "A", "dC"): """
+C_dA_ddC(B: [K, J], ddA: [I, K]) -> ddC:
+    ddC[i,j] = sum(ddA[i,k] * B[k,j])
+""",
+    ("conv2d", "X", "dO"): """
+O_dX_ddO(W: [K, C, R, S], ddX: [N, C, X_2, X_3]) -> ddO:
+    ddO[n,k,h,w] = sum(ddX[n,c,2*h+r,2*w+s] * W[k,c,r,s])\
+ where h in 0:(X_2-R)//2+1, w in 0:(X_3-S)//2+1
+""",
+    ("conv2d", "X", "W"): """
+O_dX_dW(W: [K, C, R, S], dO, ddX: [N, C, X_2, X_3]) -> dW:
+    dO: [N, K, (X_2-R)//2+1, (X_3-S)//2+1]
+    dW[k,c,r,s] = sum(dO[n,k,h,w] * ddX[n,c,2*h+r,2*w+s]) where r in 0:R, s in 0:S
+""",
+    ("cumsum", "x", "dy"): """
+cumsum_dx_ddy(ddx: [N]) -> ddy:
+    ddy[i] = ddx[i] where i in 0:1
+    ddy[i] = ddx[i] + ddy[i-1] where i in 1:N
+""",
+    ("embedding", "W", "do"): """
+o_dW_ddo(idx: [B, T], ddW: [W_0, D]) -> ddo:
+    ddo[b,t,d] = ddW[idx[b,t],d]
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wrt", "again"), SECOND, ids="-".join)
+def test_the_adjoint_of_an_adjoint(texts: dict[str, str], name: str, wrt: str, again: str) -> None:
+    found = adjoint(adjoint(parse(texts[name]), wrt), again)
+    assert found.text == SECOND[name, wrt, again].strip()
