@@ -8,7 +8,8 @@ In this order:
 3. a tensor of rank 0 (defined, listed in the header, or somewhere read as `lr[]`);
 4. a size, if it stands in the bound of a range or in a `where` condition;
 5. the implied size of an index (`K` where k is an index) or dimension (`A_0`);
-6. an index, if it stands anywhere in an index position (`x[i + k]`).
+6. an index, if it stands anywhere in an index position (`x[i + k]`);
+7. a parameter of rank 0, where no header lists the parameters.
 """
 
 from __future__ import annotations
@@ -17,16 +18,21 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..dtypes import BY_NAME
 from ..errors import OpError
 from ..location import Loc
 from .binding import OPEN
 from .expr import Access, Expr, Index, Range, Reduce, Size, substitute, walk
 from .lexer import Token, fail
+from .operations import FUNCTIONS
+from .reducers import REDUCERS
 from .surface import Draft
 
 CONSTANTS: dict[str, bool | float] = {
     "True": True, "False": False, "inf": float("inf"), "nan": float("nan"),
 }  # fmt: skip
+
+_FUNCTIONS = frozenset((*FUNCTIONS, *REDUCERS, *BY_NAME))
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class Equations:
         self.sizes: dict[str, None] = {}
         self.indices: dict[str, None] = {}
         self.shapes: dict[str, tuple[Expr, ...]] = {}
+        self.listed = False  # by a header
         self._drafts: list[tuple[Draft, _Scope]] = []
         self._scope = _Scope()
 
@@ -180,7 +187,9 @@ class Equations:
             return None if self.tensors[name] else Access(name, ())
         if name in bounded or name in implied or self._names_dimension(name):
             return Size(name)
-        return Index(name) if name in scope.inside else None
+        if name in scope.inside:
+            return Index(name)
+        return None if self.listed or name in _FUNCTIONS else Access(name, ())
 
     def _names_dimension(self, name: str) -> bool:
         tensor, _, dim = name.rpartition("_")
@@ -191,9 +200,11 @@ class Equations:
         if rank:
             plural = "index" if rank == 1 else "indices"
             return f"{name} is read without its {rank} {plural}; write {name}[...]"
+        if name in _FUNCTIONS:
+            return f"{name} is a function; write {name}(...)"
         known = [*scope.certain, *scope.inside, *self.sizes, *self.tensors]
         hint = suggestion(name, known) or (
-            f"; for a parameter of rank 0 write {name}[], for a size add a line: size {name}"
+            f"; list it in the header, or if it is a size add a line: size {name}"
         )
         return f"unknown name '{name}', which is no index, size or scalar here{hint}"
 

@@ -130,6 +130,7 @@ class _Parser:
     def header(self) -> None:
         self.name = self.identifier("an operator").text
         self.params = []
+        self.names.listed = True
         self.next()
         while not self.sees(")"):
             token = self.identifier("a parameter")

@@ -174,6 +174,7 @@ class TestBareNames:
     def test_a_parameter_of_rank_0(self) -> None:
         op = parse("f(x, lr) -> y: y[i] = x[i] * lr")
         assert op.equations[0].rhs is Call("mul", (x(i), Access("lr", ())))
+        assert parse("y[i] = x[i] * lr").params == (Param("x"), Param("lr"))
         assert parse("y[i] = x[i] * lr[] + lr").equations[0].rhs is Call(
             "add", (Call("mul", (x(i), Access("lr", ()))), Access("lr", ()))
         )

@@ -102,8 +102,11 @@ y[i]=sum(x[i,k],over=k in 0:3) where k in 0:4
 y[i]=sum(a[k])*sum(b[l]) where k<l
            ^ OpError: no reduction binds all indices of this condition: k, l; give it to the reducer as where=
 
-y[i] = scale*x[i]
-       ^ ParseError: unknown name 'scale', which is no index, size or scalar here; for a parameter of rank 0 write scale[], for a size add a line: size scale
+y[i] = exp*x[i]
+       ^ ParseError: exp is a function; write exp(...)
+
+f(x)->y: y[i]=x[i]*N
+                   ^ ParseError: unknown name 'N', which is no index, size or scalar here; list it in the header, or if it is a size add a line: size N
 
 f(x,lr)->y:
  y[i]=x[i]*lrr
@@ -184,9 +187,6 @@ f(y): y[i]=x[i]
 f(x): x[i]=x[i]
       ^ OpError: x reads the element that it defines; to accumulate write +=
 
-y[i]=x
-     ^ ParseError: unknown name 'x', which is no index, size or scalar here; for a parameter of rank 0 write x[], for a size add a line: size x
-
 y[i] = x[i]*x
             ^ ParseError: x is read without its 1 index; write x[...]
 
@@ -204,6 +204,12 @@ y[i]=1_0.5_0 + 0x + 1e
 
 -> 3
 ^ ParseError: expected a tensor, got '->'
+
+y[i]=x[i]+1 not
+            ^ ParseError: expected an operator or the end of the line, got 'not'
+
+f(x)->y: y[i]=lr*x[i]
+              ^ ParseError: unknown name 'lr', which is no index, size or scalar here; list it in the header, or if it is a size add a line: size lr
 
 y[i]=sum(x[i,k]) y[j]=3
                  ^ ParseError: expected an operator or the end of the line, got 'y'
