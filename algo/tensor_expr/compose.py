@@ -47,29 +47,36 @@ class Composed:
     results: tuple[str, ...]
 
 
-def compose(parts: Sequence[Part], returns: Sequence[str]) -> Composed:
+def compose(
+    parts: Sequence[Part],
+    returns: Sequence[str],
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Composed:
     """One operator that does what `parts` do one after the other, and returns `returns`.
 
     Parts come in an order in which each reads only what is given or an earlier part returned.
-    Raises `OpError` where the ranges of the parts cannot be proved together.
+    With the `shapes` of outside arrays the operator is made for these alone. Raises `OpError`
+    where the ranges of the parts cannot be proved together.
     """
-    sizes = _Sizes(parts)
+    fixed = {name: [Const(n) for n in shape] for name, shape in (shapes or {}).items()}
+    sizes = _Sizes(parts, fixed)
     tensors = _tensor_names(parts, sizes.names())
     taken = {name for names in tensors for name in names.values()} | set(sizes.names())
     equations: list[Equation] = []
-    shapes: dict[str, tuple[Expr, ...]] = {}
+    declared_shapes: dict[str, tuple[Expr, ...]] = {}
     inputs: dict[str, _Input] = {}
     made: dict[str, str] = {}
     for position, part in enumerate(parts):
         rename = _Rename(tensors[position], sizes.meaning(position), taken)
         for param, outside in zip(part.op.params, part.args, strict=True):
             if outside not in made:
-                dims = [d and rename.expr(d) for d in declared_extents(part.op, param)]
+                declared = fixed.get(outside) or declared_extents(part.op, param)
+                dims = [d and rename.expr(d) for d in declared]
                 found = inputs.setdefault(outside, _Input(tensors[position][param.name], dims))
                 found.merge(param.type.dtype, dims)
         equations += [rename.equation(eq) for eq in part.op.equations]
-        for tensor, declared in part.op.shapes.items():
-            shapes[tensors[position][tensor]] = tuple(map(rename.expr, declared))
+        for tensor, extents in part.op.shapes.items():
+            declared_shapes[tensors[position][tensor]] = tuple(map(rename.expr, extents))
         for name, outside in zip(part.op.returns, part.results, strict=True):
             made[outside] = tensors[position][name]
     locations = tuple(loc for part in parts for loc in part.op.locations)
@@ -78,7 +85,7 @@ def compose(parts: Sequence[Part], returns: Sequence[str]) -> Composed:
         tuple(each.param(taken) for each in inputs.values()),
         tuple(equations),
         tuple(made[outside] for outside in returns),
-        shapes,
+        declared_shapes,
         locations if len(locations) == len(equations) else (),
     )
     check(op)
@@ -181,7 +188,7 @@ class _Sizes:
     value for one.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], fixed: Mapping[str, Sequence[Const]]) -> None:
         self._parent: dict[tuple[int, str], tuple[int, str]] = {}
         self._value: dict[tuple[int, str], tuple[int, Expr]] = {}
         self._outside: set[tuple[int, str]] = set()
@@ -192,7 +199,8 @@ class _Sizes:
                 self._parent[position, symbol] = (position, symbol)
             for param, outside in zip(part.op.params, part.args, strict=True):
                 extents = declared_extents(part.op, param)
-                origin, others, inner = known.setdefault(outside, (position, extents, False))
+                first = fixed.get(outside) or extents
+                origin, others, inner = known.setdefault(outside, (position, first, False))
                 for extent, other in zip(extents, others, strict=True):
                     if isinstance(extent, Size) and not inner:
                         self._outside.add((position, extent.name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...algo.errors import GraphError, OpError
-from ...algo.tensor_expr.compose import Part, compose
+from ...algo.tensor_expr.compose import Composed, Part, compose
 from .primitive import Primitive
 from .tasks import Task, Tasks, select, sort, with_tasks
 
@@ -74,9 +74,7 @@ def fused(tasks: Tasks, chosen: Sequence[Task]) -> Task:
     returns = [result for task in parts for result in task.results if result in needed & inner]
     if not returns:  # nothing reads the kernel at all: dead, but what it made last is its result
         returns = list(parts[-1].results)
-    composed = compose(
-        [Part(task.op, task.args, task.results) for task in parts if task.op is not None], returns
-    )
+    composed = _composed(tasks, parts, returns)
     return replace(
         parts[-1],
         id="+".join(task.id for task in parts),
@@ -87,6 +85,15 @@ def fused(tasks: Tasks, chosen: Sequence[Task]) -> Task:
         region=parts[0].region,
         again=all(task.again for task in parts),
     )
+
+
+def _composed(tasks: Tasks, parts: Sequence[Task], returns: Sequence[str]) -> Composed:
+    """For all sizes where that can be proved, else for the sizes at hand."""
+    places = [Part(task.op, task.args, task.results) for task in parts if task.op is not None]
+    try:
+        return compose(places, returns)
+    except OpError:
+        return compose(places, returns, {n: t.shape for n, t in tasks.types.items()})
 
 
 def merged(tasks: Tasks, chosen: Sequence[Task]) -> Tasks:
