@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..algo.dtypes import i64
-from ..algo.errors import InternalError
+from ..algo.errors import InternalError, ShapeError
 from ..algo.tensor_expr.build import add, const
 from ..algo.tensor_expr.expr import Access, Expr, Index, accesses, indices_of, transform
 from ..lower.ir import (
@@ -75,9 +75,9 @@ def emulate(
 ) -> None:
     """Runs a kernel, in the form that `lower.passes.barriers` gives, on arrays, written in place.
 
-    Raises `Race` where threads meet with no barrier between, and `InternalError` for a barrier
-    that not all threads reach. `run` executes the host function on arrays; by default it is
-    compiled.
+    Raises `Race` where threads meet with no barrier between, `InternalError` for a barrier that
+    not all threads reach, `ShapeError` for an index read from an array that is out of range.
+    `run` executes the host function on arrays; by default it is compiled.
     """
     plan = emulation(function)
     rng = np.random.default_rng(seed)
@@ -103,7 +103,10 @@ def _native(function: Function, *arrays: Array) -> None:
     call = kind(native.loaded.address(function.name))
     status = call(None, start, *(array.ctypes.data for array in arrays))
     if status:
-        raise IndexError(f"{function.name}: {native.emitted.sites[status - 1]}: out of range")
+        raise ShapeError(
+            f"{function.name}: an index read from an array is out of range for "
+            f"{native.emitted.sites[status - 1]}"
+        )
 
 
 def emulation(function: Function) -> Emulation:
@@ -115,7 +118,7 @@ def emulation(function: Function) -> Emulation:
     body = builder.top(function.body)
     orders = tuple(builder.orders)
     added = (CLOCK, REPORT, *orders, *(p for s in shadows for p in s.params))
-    host = Function(f"{function.name}.simt", (*function.params, *added), body)
+    host = Function(function.name, (*function.params, *added), body)
     return Emulation(host, orders, shadows, nests, step)
 
 

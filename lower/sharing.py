@@ -125,26 +125,29 @@ def _reads(expr: Expr, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> 
 class Meeting:
     """Answers whether different threads (or blocks) meet on a cell, remembering the answers.
 
-    `axes` are the loop variables that tell one thread from another; `fixed` are variables with
-    one value for all of them, such as the block's when threads of one block are asked about.
+    `axes` are the loop variables that tell one thread from another.
     """
 
-    def __init__(self, axes: Sequence[str], fixed: Sequence[str] = ()) -> None:
-        self.axes, self.fixed = tuple(axes), frozenset(fixed)
-        self._answers: dict[frozenset[Touch], bool] = {}
+    def __init__(self, axes: Sequence[str]) -> None:
+        self.axes = tuple(axes)
+        self._answers: dict[tuple[frozenset[Touch], frozenset[str]], bool] = {}
 
-    def conflict(self, a: Touch, b: Touch) -> bool:
-        """May two different threads touch one cell by `a` and `b`, one of them writing?"""
+    def conflict(self, a: Touch, b: Touch, fixed: frozenset[str] = frozenset()) -> bool:
+        """May two different threads touch one cell by `a` and `b`, one of them writing?
+
+        `fixed` are variables with one value for both: the block's, when threads of one block are
+        asked about, and those of the loops of whose same iteration both are part.
+        """
         if a.buffer != b.buffer or not (a.write or b.write):
             return False
-        key = frozenset((a, b))
+        key = frozenset((a, b)), fixed
         if key not in self._answers:
-            self._answers[key] = any(self._meet(a, b, axis) for axis in self.axes)
+            self._answers[key] = any(self._meet(a, b, axis, fixed) for axis in self.axes)
         return self._answers[key]
 
-    def _meet(self, a: Touch, b: Touch, axis: str) -> bool:
+    def _meet(self, a: Touch, b: Touch, axis: str, fixed: frozenset[str]) -> bool:
         """May threads that differ in their position on one axis touch one cell?"""
-        names = {name: Index(f"{name}'") for name in _names(b) if name not in self.fixed}
+        names = {name: Index(f"{name}'") for name in _names(b) if name not in fixed}
         other: dict[Expr, Expr] = {Index(name): new for name, new in names.items()}
         conditions = [*_holds(a), *(substitute(test, other) for test in _holds(b))]
         for one, two in zip(a.cell, b.cell, strict=True):

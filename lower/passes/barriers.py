@@ -13,7 +13,7 @@ inside one statement, and blocks that meet anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...algo.errors import InternalError, ScheduleError
@@ -50,17 +50,31 @@ def _nest(stmt: Stmt, loops: tuple[For, ...], shared: frozenset[str]) -> Stmt:
     own = {item.buffer.name for item in statements(stmt) if isinstance(item, Alloc)}
     placing = _Placing(loops, own)
     placing.check_blocks(stmt, shared)
-    return placing.place(stmt, _Pending(()), Place(loops))[0]
+    return placing.place(stmt, NOTHING, Place(loops))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """The accesses since the last barrier, on any way that leads here."""
+    """The accesses since the last barrier, on any way that leads here.
 
-    touches: tuple[Touch, ...]
+    With each goes the number of loops around it, from the outside, that are still in the same
+    iteration.
+    """
 
-    def plus(self, more: Iterable[Touch]) -> _Pending:
-        return _Pending(tuple(dict.fromkeys((*self.touches, *more))))
+    touches: Mapping[Touch, int]
+
+    def plus(self, more: Mapping[Touch, int]) -> _Pending:
+        touches = dict(self.touches)
+        for touch, depth in more.items():
+            touches[touch] = min(depth, touches.get(touch, depth))
+        return _Pending(touches)
+
+    def after_turn(self, loops: int) -> _Pending:
+        """What was pending at the end of a turn of the loop inside `loops` others, in the next."""
+        return _Pending({touch: min(depth, loops) for touch, depth in self.touches.items()})
+
+
+NOTHING = _Pending({})
 
 
 class _Placing:
@@ -68,15 +82,14 @@ class _Placing:
         # What a thread allocates is its own; shared buffers were allocated outside.
         self.own = own
         self.threads = [loop.var for loop in loops if loop.kind.startswith("thread")]
-        blocks = [loop.var for loop in loops if loop.kind.startswith("block")]
-        self.blocks = Meeting(blocks)
-        self.meeting = Meeting(self.threads, blocks)
+        self.blocks = Meeting([loop.var for loop in loops if loop.kind.startswith("block")])
+        self.meeting = Meeting(self.threads)
         self.loops = tuple(loops)
 
-    def touches(self, stmt: Stmt, at: Place) -> tuple[Touch, ...]:
-        """The accesses of a statement to memory that threads share."""
-        found = dict.fromkeys(touches(stmt, at))
-        return tuple(touch for touch in found if touch.buffer not in self.own)
+    def touches(self, stmt: Stmt, at: Place) -> dict[Touch, int]:
+        """The accesses of a statement to memory that threads share, as pending."""
+        depth = len(at.loops)
+        return {touch: depth for touch in touches(stmt, at) if touch.buffer not in self.own}
 
     def check_blocks(self, body: Stmt, shared: frozenset[str]) -> None:
         """Refuses blocks that meet on a cell of global memory: nothing orders them."""
@@ -90,14 +103,22 @@ class _Placing:
                         f"which run in any order; bind other loops to the block axes"
                     )
 
-    def meets(self, before: _Pending, after: Iterable[Touch]) -> bool:
-        """Would some thread meet another one if there were no barrier between?"""
-        return any(self.meeting.conflict(a, b) for b in after for a in before.touches)
+    def meeting_pair(
+        self, before: Mapping[Touch, int], after: Iterable[Touch]
+    ) -> tuple[Touch, Touch] | None:
+        """Two accesses by which a thread may meet another one, if no barrier were between."""
+        late_ones = list(after)
+        for early, depth in before.items():
+            for late in late_ones:
+                fixed = {loop.var for loop in late.loops[:depth]} - set(self.threads)
+                if self.meeting.conflict(early, late, frozenset(fixed)):
+                    return early, late
+        return None
 
     def place(self, stmt: Stmt, before: _Pending, at: Place) -> tuple[Stmt, _Pending]:
         """The statement with its barriers, and what is pending after it."""
         if isinstance(stmt, Barrier):
-            return stmt, _Pending(())
+            return stmt, NOTHING
         if isinstance(stmt, Block):
             placed = []
             for part in stmt.stmts:
@@ -105,10 +126,10 @@ class _Placing:
                 placed.append(new)
             return block(*placed), before
         here = self.touches(stmt, at)
-        if self.meets(before, here):
-            new, after = self.place(stmt, _Pending(()), at)
+        if self.meeting_pair(before.touches, here) is not None:
+            new, after = self.place(stmt, NOTHING, at)
             return block(Barrier(), new), after
-        if not _has_barrier(stmt) and not self.meets(_Pending(here), here):
+        if not _has_barrier(stmt) and self.meeting_pair(here, here) is None:
             return stmt, before.plus(here)
         return self.inside(stmt, before, at)
 
@@ -132,20 +153,18 @@ class _Placing:
             ):
                 new, after = self.place(body, before, at.under(stmt))
                 # What is pending at the end of a turn is so at the start of the next.
-                new, after = self.place(new, before.plus(after.touches), at.under(stmt))
+                turned = after.after_turn(len(at.loops))
+                new, after = self.place(new, before.plus(turned.touches), at.under(stmt))
                 return For(var, lo, hi, new, kind, step, lanes), before.plus(after.touches)
-        raise self.unordered(self.touches(stmt, at))
-
-    def unordered(self, here: Sequence[Touch]) -> Exception:
-        for a in here:
-            for b in here:
-                if self.meeting.conflict(a, b):
-                    return ScheduleError(
-                        f"threads of a block meet on {_cell(a)} and {_cell(b)} where not all of "
-                        f"them come by, so no barrier can stand between; bind the loops so that "
-                        f"each thread uses cells of its own there"
-                    )
-        return InternalError("a barrier stands where not all threads of a block come by")
+        here = self.touches(stmt, at)
+        pair = self.meeting_pair(here, here)
+        if pair is None:
+            raise InternalError("a barrier stands where not all threads of a block come by")
+        raise ScheduleError(
+            f"threads of a block meet on {_cell(pair[0])} and {_cell(pair[1])} where not all of "
+            f"them come by, so no barrier can stand between; bind the loops so that each thread "
+            f"uses cells of its own there"
+        )
 
     def uniform(self, expr: Expr, at: Place) -> bool:
         """Has the expression certainly one value for all threads of a block?"""

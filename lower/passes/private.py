@@ -105,11 +105,11 @@ def _share(
 def _check(
     buffer: Buffer, uses: Sequence[Touch], threads: Sequence[str], around: tuple[For, ...]
 ) -> None:
-    fixed = [loop.var for loop in around if loop.var not in threads]
-    meeting = Meeting(threads, fixed)
+    fixed = frozenset(loop.var for loop in around if loop.var not in threads)
+    meeting = Meeting(threads)
     for use in uses:
         for other in uses:
-            if use.write and meeting.conflict(use, other):
+            if use.write and meeting.conflict(use, other, fixed):
                 raise ScheduleError(
                     f"{buffer.scope} buffer {buffer.name}: several threads use one cell, and each "
                     f"thread has its own; bind the loops of every statement that uses it to the "

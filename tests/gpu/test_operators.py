@@ -1,0 +1,193 @@
+"""Operators under GPU schedules: PTX that ptxas takes, emulation that agrees with the oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from diptych.algo.dtypes import from_numpy
+from diptych.algo.errors import ScheduleError, ShapeError
+from diptych.algo.tensor_expr.interpret import interpret
+from diptych.algo.tensor_expr.parse import parse
+from diptych.codegen.gpu import emulate_op, kernel_of, ptx_of
+from diptych.codegen.ptxas import assemble, find_ptxas
+from diptych.lower.ir import Alloc, walk
+from diptych.sched.loop.schedule import Schedule
+
+rng = np.random.default_rng(0)
+MATMUL = parse("C[i,j] = sum(A[i,k] * B[k,j])", name="matmul")
+
+
+def check(schedule: Schedule, *arrays: np.ndarray, seeds: int = 2, rtol: float = 1e-5) -> None:
+    """The emulated results are the oracle's, no thread races, and ptxas takes the kernel."""
+    wanted = interpret(schedule.op, *arrays)
+    for seed in range(seeds):
+        np.testing.assert_allclose(
+            emulate_op(schedule.op, arrays, schedule, seed), wanted, rtol=rtol
+        )
+    if find_ptxas() is not None:
+        types = [(from_numpy(array.dtype), array.shape) for array in arrays]
+        for target in ("sm_80", "sm_90"):
+            assemble(ptx_of(schedule.op, types, schedule, target), target)
+
+
+def matrices(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    return rng.random((m, k), np.float32), rng.random((k, n), np.float32)
+
+
+def tiled() -> Schedule:
+    return (
+        Schedule(MATMUL)
+        .tile(i=16, j=16)
+        .split("k", 24)
+        .reorder("io", "jo", "ko", "ii", "ji", "ki")
+        .stage("C", at="jo", scope="register")
+        .stage("A", at="ko", scope="shared")
+        .stage("B", at="ko", scope="shared")
+        .bind("io", "block.y")
+        .bind("jo", "block.x")
+        .bind("ii", "thread.y")
+        .bind("ji", "thread.x")
+    )
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 96), (50, 40, 70), (1, 1, 1), (17, 33, 23), (16, 5, 1)])
+def test_matmul_with_shared_tiles(sizes):
+    check(tiled(), *matrices(*sizes))
+
+
+def test_matmul_without_an_accumulator_of_its_own():
+    schedule = (
+        Schedule(MATMUL)
+        .tile(i=8, j=8)
+        .split("k", 8)
+        .reorder("io", "jo", "ko", "ii", "ji", "ki")
+        .stage("A", at="ko", scope="shared")
+        .stage("B", at="ko", scope="shared")
+        .bind("io", "block.y")
+        .bind("jo", "block.x")
+        .bind("ii", "thread.y")
+        .bind("ji", "thread.x")
+    )
+    check(schedule, *matrices(20, 12, 20))
+
+
+def test_copies_bound_by_the_user():
+    schedule = tiled().split("A.pack.k", 16).bind("A.pack.i", "thread.y")
+    schedule = schedule.bind("A.pack.ki", "thread.x").bind("B.pack.j", "thread.x")
+    check(schedule, *matrices(50, 40, 70))
+
+
+def test_a_tile_of_registers_for_each_thread():
+    schedule = (
+        Schedule(MATMUL)
+        .split("i", 32)
+        .split("ii", 4, into=("it", "ir"))
+        .split("j", 64)
+        .split("ji", 4, into=("jt", "jr"))
+        .split("k", 8)
+        .reorder("io", "jo", "ko", "it", "jt", "ki", "ir", "jr")
+        .stage("C", at="jo", scope="register")
+        .stage("A", at="ko", scope="shared")
+        .stage("B", at="ko", scope="shared")
+        .bind("io", "block.y")
+        .bind("jo", "block.x")
+        .bind("it", "thread.y")
+        .bind("jt", "thread.x")
+        .unroll("ir")
+        .unroll("jr")
+    )
+    a, b = matrices(64, 128, 16)
+    types = [(from_numpy(array.dtype), array.shape) for array in (a, b)]
+    allocs = {
+        stmt.buffer.name: stmt.buffer.shape
+        for stmt in walk(kernel_of(MATMUL, types, schedule).body)
+        if isinstance(stmt, Alloc)
+    }
+    assert allocs == {"C.register": (4, 4), "A.shared": (32, 8), "B.shared": (8, 64)}
+    assert ".local" not in ptx_of(MATMUL, types, schedule, "sm_80")
+    check(schedule, a, b)
+    check(schedule, *matrices(70, 90, 50), seeds=1)
+
+
+def test_elementwise_with_a_last_partial_block():
+    op = parse("Y[i,j] = max(X[i,j] + b[j], 0)", name="bias_relu")
+    schedule = Schedule(op).split("j", 32).bind("i", "block.x").bind("ji", "thread.x")
+    x = rng.standard_normal((9, 50)).astype(np.float32)
+    check(schedule, x, x[0].copy())
+
+
+def test_wide_accesses():
+    op = parse("Y[i,j] = 2 * X[i,j]", name="double")
+    schedule = Schedule(op).vectorize("j", 4).bind("i", "block.x").bind("jo", "thread.x")
+    x = rng.random((5, 64), np.float32)
+    check(schedule, x)
+    check(schedule, rng.random((5, 7), np.float32))
+
+
+def test_softmax_as_one_launch_a_stage():
+    op = parse(
+        """
+        m[i] = max(x[i,j])
+        e[i,j] = exp(x[i,j] - m[i])
+        y[i,j] = e[i,j] / sum(e[i,l])
+        """,
+        name="softmax",
+        returns="y",
+    )
+    schedule = Schedule(op)
+    for stage in ("m", "e", "y_sum", "y"):
+        schedule = schedule.split(f"{stage}.i", 8)
+        schedule = schedule.bind(f"{stage}.io", "block.x").bind(f"{stage}.ii", "thread.x")
+    x = rng.standard_normal((37, 53)).astype(np.float32)
+    check(schedule, x)
+    types = [(from_numpy(x.dtype), x.shape)]
+    assert ptx_of(op, types, schedule, "sm_80").count(".entry") == 4
+
+
+def test_a_gather_checks_its_index():
+    op = parse("Y[i,j] = W[t[i], j]", name="gather")
+    schedule = Schedule(op).bind("i", "block.x").bind("j", "thread.x")
+    w, t = rng.random((7, 8), np.float32), np.array([3, 0, 6, 6], np.int64)
+    check(schedule, w, t)
+    with pytest.raises(ShapeError) as refused:
+        emulate_op(op, [w, np.array([3, 0, 7, 6], np.int64)], schedule)
+    assert str(refused.value) == (
+        "gather: an index read from an array is out of range for W axis 0 of size 7"
+    )
+
+
+def test_integers_and_narrow_floats():
+    op = parse("Y[i] = X[i] // 3 + X[i] % 5", name="ints")
+    schedule = Schedule(op).split("i", 8).bind("io", "block.x").bind("ii", "thread.x")
+    check(schedule, rng.integers(-100, 100, 29).astype(np.int32), rtol=0)
+    half = parse("S[i] = sum(X[i,k])", name="half")
+    schedule = Schedule(half).bind("i", "thread.x")
+    check(schedule, rng.integers(-9, 9, (5, 30)).astype(np.float16), rtol=0)
+
+
+def test_a_schedule_without_gpu_axes_is_refused():
+    a, b = matrices(4, 4, 4)
+    with pytest.raises(ScheduleError) as refused:
+        emulate_op(MATMUL, [a, b], Schedule(MATMUL))
+    assert str(refused.value) == (
+        'matmul: the schedule binds no loop to a GPU axis; bind one, such as bind("i", "block.x")'
+    )
+
+
+def test_unbound_loops_of_an_accumulator_fall_to_the_threads_that_own_its_cells():
+    schedule = Schedule(MATMUL).tile(i=4, j=4).stage("C", at="jo", scope="register")
+    schedule = schedule.reorder("k", "ii", "ji")
+    check(schedule.bind("C.ii", "thread.y").bind("C.ji", "thread.x"), *matrices(8, 12, 5))
+
+
+def test_threads_that_share_an_accumulator_are_refused():
+    schedule = Schedule(MATMUL).tile(i=4, j=4).stage("C", at="jo", scope="register")
+    schedule = schedule.reorder("k", "ii", "ji")
+    schedule = schedule.bind("C.ii", "thread.x").bind("C.init.ji", "thread.x")
+    with pytest.raises(ScheduleError) as refused:
+        emulate_op(MATMUL, matrices(8, 12, 5), schedule)
+    assert str(refused.value) == (
+        "register buffer C.register: several threads use one cell, and each thread has its own; "
+        "bind the loops of every statement that uses it to the same thread axes, or use scope "
+        "shared"
+    )
