@@ -112,26 +112,26 @@ class Grammar:
     def scan(self) -> Case:
         m, n = self.size(), self.size(2)
         text = "c[b,0] = x[b,0]\nc[b,i] = c[b,i-1] + x[b,i] where i in 1:N"
-        text = f"scan(x[B, N]) -> c:\n  {text.replace(chr(10), chr(10) + '  ')}"
+        text = f"scan(x: [B, N]) -> c:\n  {text.replace(chr(10), chr(10) + '  ')}"
         return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"recurrence"})
 
     def padded(self) -> Case:
         n, taps = self.size(3), 3
         text = (
-            "pad(x[N], w[K]) -> y:\n"
-            "  y[i] = sum(where(i + k >= 1 & i + k < N + 1, x[i+k-1], 0) * w[k]) where i in 0:N"
+            "pad(x: [N], w: [K]) -> y:\n"
+            "  y[i] = sum(where((i + k >= 1) & (i + k < N + 1), x[i+k-1], 0) * w[k]) where i in 0:N"
         )
         return Case(text, {"x": self.array(n), "w": self.array(taps)}, {"guard", "reduction"})
 
     def scatter(self) -> Case:
         n, bins = self.size(), self.size()
         index = self.np.integers(0, bins, n).astype("int32")
-        text = f"hist(at[N], x[N]) -> h:\n  h: [{bins}]\n  h[at[n]] += x[n]"
+        text = f"hist(at: [N], x: [N]) -> h:\n  h: [{bins}]\n  h[at[n]] += x[n]"
         return Case(text, {"at": index, "x": self.array(n)}, {"scatter"})
 
     def triangle(self) -> Case:
         n, m = self.size(), self.size()
-        text = "tri(a[N, M]) -> c:\n  c[i,j] = sum(a[k,j], where=k <= i) where i in 0:N"
+        text = "tri(a: [N, M]) -> c:\n  c[i,j] = sum(a[k,j], where=k <= i) where i in 0:N"
         return Case(text, {"a": self.array(n, m)}, {"reduction", "triangle"})
 
     def quotient(self) -> Case:
@@ -143,7 +143,7 @@ class Grammar:
         length = stride * 5 + taps + self.rng.randrange(3)
         out = (length - taps) // stride + 1
         text = (
-            "back(x[N], w[K], dy[H]) -> dx:\n"
+            "back(x: [N], w: [K], dy: [H]) -> dx:\n"
             f"  dx[i] = sum(w[k] * dy[h], over=(h,k), where={stride}*h + k == i) where i in 0:N"
         )
         inputs = {"x": self.array(length), "w": self.array(taps), "dy": self.array(out)}
@@ -165,6 +165,9 @@ def propose(rng: random.Random, schedule: Any) -> tuple[str, str]:
         ["split", "split", "tile", "reorder", "vectorize", "unroll", "parallel", "stage", "compute_at"]
     )
     one = rng.choice(names) if names else "none"
+    temps = [b for b, s in nest.buffers.items() if nest.kernel.tensors[s.tensor].role == "temp"]
+    if temps and rng.random() < 0.3:
+        kind = "compute_at"
     if kind == "split":
         tail = rng.choice(["", ', tail="separate"'])
         return kind, f'split("{one}", {rng.choice(FACTORS)}{tail})'
@@ -183,7 +186,6 @@ def propose(rng: random.Random, schedule: Any) -> tuple[str, str]:
     if kind == "stage":
         tensor = rng.choice([b for b, s in nest.buffers.items() if s.scope in ("param", "heap")])
         return kind, f'stage("{tensor}", at="{one}", scope="stack")'
-    temps = [b for b, s in nest.buffers.items() if nest.kernel.tensors[s.tensor].role == "temp"]
     return kind, f'compute_at("{rng.choice(temps) if temps else "none"}", "{one}")'
 
 
