@@ -50,6 +50,7 @@ class Compiled:
             )
         self.op, self.schedule = op, schedule
         self.signature = Signature(op, tuple((t, tuple(shape)) for t, shape in types))
+        self._results = self.signature.results
         self._kernels: dict[Form, NativeKernel] = {}
         self._known: dict[Any, NativeKernel] = {}
         self.last: NativeKernel | None = None
@@ -71,11 +72,23 @@ class Compiled:
             kernel = self._known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])]
         except (KeyError, AttributeError):
             kernel = self._admit(arrays)
-        outs = [np.empty(shape, dtype) for shape, dtype in self.signature.results]
+        outs = [np.empty(shape, dtype) for shape, dtype in self._results]
         status = kernel.run(arrays, outs)
         if status:
             self._failed(kernel, status, arrays, outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _into(self, arrays: Sequence[Array], out: Any) -> Any:
+        outs = out if isinstance(out, tuple) else (out,)
+        key = tuple([(a.shape, a.strides, a.dtype) for a in (*arrays, *outs)])
+        kernel = self._known.get(key)
+        apart = not any(np.may_share_memory(a, o) for o in outs for a in arrays)
+        if kernel is None or not apart or len(outs) > 1 or not out.flags.writeable:
+            kernel = self._admit_into(arrays, outs, key)
+        status = kernel.run(arrays, outs)
+        if status:
+            self._failed(kernel, status, arrays, outs)
+        return out
 
     # The slow path
 
@@ -87,18 +100,16 @@ class Compiled:
         self._known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])] = kernel
         return kernel
 
-    def _into(self, arrays: Sequence[Array], out: Any) -> Any:
-        outs = out if isinstance(out, tuple) else (out,)
+    def _admit_into(self, arrays: Sequence[Array], outs: Sequence[Array], key: Any) -> NativeKernel:
+        """The kernel that writes into `outs`; remembered if they are apart from the inputs."""
         self._check_inputs(arrays)
         self._check_outs(outs)
         separate = self._check_overlap(arrays, outs)
         strides = self._unusual([a.strides for a in arrays], [o.strides for o in outs])
-        form = Form(strides, True, separate)
-        kernel = self._kernel(form)
-        status = kernel.run(arrays, outs)
-        if status:
-            self._failed(kernel, status, arrays, outs)
-        return out
+        kernel = self._kernel(Form(strides, True, separate))
+        if separate:
+            self._known[key] = kernel
+        return kernel
 
     def _failed(
         self, kernel: NativeKernel, status: int, arrays: Sequence[Array], outs: Sequence[Array]

@@ -124,24 +124,28 @@ class NativeKernel:
     schedule: str
     loaded: jit.Loaded
     tiny: bool
+    skips: bool
     _spare: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         address = self.loaded.address(f"{self.function.name}.entry")
         keep_lock = self.tiny and not self.parallel
         self._code = entry.callable_at(address, len(self.function.params), keep_lock)
-        self._plain = not self.parallel and not self.fixed_bytes
-        self._token = id if entry.data_offset() is not None else entry.token
+        by_id = entry.data_offset() is not None
+        everything = self.reads == tuple(range(len(self.reads))) and not self.skips
+        plain = not self.parallel and not self.fixed_bytes
+        self._direct = by_id and everything and plain
 
     def run(self, arrays: Sequence[Array], outs: Sequence[Array]) -> int:
         """Calls the code; returns its status (see `entry.MISALIGNED` and `sites`)."""
-        token = self._token
-        tokens = [token(arrays[i]) for i in self.reads] + [token(out) for out in outs]
-        if self._plain:
-            return self._code(0, 0, *tokens)
+        if self._direct:
+            return self._code(0, 0, *map(id, arrays), *map(id, outs))
+        tokens = [entry.token(arrays[i]) for i in self.reads] + [entry.token(out) for out in outs]
         threads = pool.current() if self.parallel else None
         address = threads.address() if threads is not None else 0
         size = self.fixed_bytes + (threads.slots if threads else 1) * self.thread_bytes
+        if not size:
+            return self._code(address, 0, *tokens)
         workspace = self._workspace(size)
         start = workspace.ctypes.data
         status = self._code(address, start + -start % 64, *tokens)
@@ -220,6 +224,7 @@ def _kernel(signature: Signature, facts: Mapping[str, Any], code: bytes) -> Nati
         facts["schedule"],
         jit.Loaded(code),
         signature.tiny,
+        len(facts["reads"]) < len(signature.types),
     )
 
 
