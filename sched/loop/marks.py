@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ...algo.errors import ScheduleError
 from .carried import check_concurrent, check_lanes
 from .extent import extent
-from .names import find_loops, index_of, prefix, where
+from .names import find_loops, index_of, where
 from .nest import Loop, Nest, leaves, loops
 from .primitive import Primitive
 from .split import Split
@@ -138,11 +138,9 @@ class Vectorize(Mark):
                     f"{self.who}: loop {loop.name} has extent {known}{where(nest, loop)}; use at "
                     f"most {known} lanes, or split {_origin(loop.name)} by {self.n} first"
                 )
-        whole = self._whole(nest)
-        if whole is None:
+        if not self._is_split(nest):
             self._split.legal(nest)
-            whole = self._split.apply(nest)
-        self._inner.legal(whole)
+        self._lanes(nest).legal(self._blocks(nest))
 
     def fits(self, nest: Nest, loop: Loop) -> None:
         chain = [*around_loop(nest.tree, loop.name), *loops(loop.body)]
@@ -156,21 +154,23 @@ class Vectorize(Mark):
     def apply(self, nest: Nest) -> Nest:
         if self.n is None:
             return super().apply(nest)
-        return self._inner.apply(self._whole(nest) or self._split.apply(nest))
+        return self._lanes(nest).apply(self._blocks(nest))
 
-    def _whole(self, nest: Nest) -> Nest | None:
-        """The nest as it is where the loop has exactly n iterations already."""
-        found = find_loops(nest, self.loop, self.who)
-        return nest if all(loop.extent == self.n for loop in found) else None
+    def _is_split(self, nest: Nest) -> bool:
+        """Has the loop exactly n iterations already?"""
+        return all(loop.extent == self.n for loop in find_loops(nest, self.loop, self.who))
+
+    def _blocks(self, nest: Nest) -> Nest:
+        """The nest in which the loop of the lanes is one of its own."""
+        return nest if self._is_split(nest) else self._split.apply(nest)
+
+    def _lanes(self, nest: Nest) -> Vectorize:
+        return Vectorize(self.loop if self._is_split(nest) else self.loop + "i")
 
     @property
     def _split(self) -> Split:
         assert self.n is not None
         return Split(self.loop, self.n)
-
-    @property
-    def _inner(self) -> Vectorize:
-        return Vectorize(prefix(self.loop) + index_of(self.loop) + "i")
 
 
 def _origin(name: str) -> str:

@@ -24,6 +24,10 @@ from .stage import Stage
 from .validate import validate
 
 
+class NoPrimitive(ScheduleError, AttributeError):
+    """A primitive that this version does not have; also what `hasattr` looks for."""
+
+
 class Schedule:
     """An immutable loop schedule of one operator; every method returns a new one.
 
@@ -151,11 +155,11 @@ class Schedule:
         method = getattr(self, name, None) if name in PRIMITIVES else None
         if method is None:
             known = ", ".join(sorted(PRIMITIVES))
-            raise ScheduleError(f"there is no primitive {name}; this version has {known}")
+            raise NoPrimitive(f"there is no primitive {name}; this version has {known}")
         try:
             made: Schedule = method(*args, **keywords)
         except TypeError as err:
-            said = str(err).replace("Schedule.", "")
+            said = str(err).replace("Schedule.", "").removeprefix(f"{name}() ")
             raise ScheduleError(f"{name}: {said}") from None
         return made
 
@@ -163,7 +167,7 @@ class Schedule:
         if name.startswith("_"):
             raise AttributeError(name)
         known = ", ".join(sorted(PRIMITIVES))
-        raise AttributeError(f"a schedule has no {name}; its primitives are {known}")
+        raise NoPrimitive(f"there is no primitive {name}; this version has {known}")
 
     def save(
         self,

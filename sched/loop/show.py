@@ -47,7 +47,7 @@ def _loop(loop: Loop) -> str:
     head = "for" if loop.kind == "serial" else f"{loop.kind} for"
     count = f" in 0:{loop.extent}" if loop.extent is not None else ""
     tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
-    shown = print_expr(normalize(value))
+    shown = min(print_expr(normalize(value)), print_expr(value), key=len)
     if str(UNKNOWN) in shown:
         shown = "fused"
     is_plain = shown == loop.name.rpartition(".")[2]

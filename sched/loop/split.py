@@ -93,8 +93,8 @@ class Tile(Primitive):
         from .reorder import Reorder
 
         splits: list[Primitive] = [Split(name, factor) for name, factor in self.factors]
-        outer = [prefix(name) + index_of(name) + "o" for name, _ in self.factors]
-        inner = [prefix(name) + index_of(name) + "i" for name, _ in self.factors]
+        outer = [f"{name}o" for name, _ in self.factors]
+        inner = [f"{name}i" for name, _ in self.factors]
         return [*splits, Reorder((*outer, *inner))]
 
     def legal(self, nest: Nest) -> None:

@@ -33,19 +33,19 @@ def calls(text: str) -> list[Call]:
 
 
 def _call(node: ast.Call, name: str) -> Call:
+    args = tuple(_literal(arg, name) for arg in node.args)
+    keywords = {str(word.arg): _literal(word.value, name) for word in node.keywords}
+    return name, args, keywords
+
+
+def _literal(node: ast.expr, name: str) -> Any:
     try:
-        args = tuple(_literal(arg) for arg in node.args)
-        keywords = {str(word.arg): _literal(word.value) for word in node.keywords}
+        value = ast.literal_eval(node)
     except (ValueError, TypeError, RecursionError):
         raise ScheduleError(
             f"{name}: arguments in the text of a schedule are names in quotes, integers and "
             f"tuples of them, not {_short(ast.unparse(node))}"
         ) from None
-    return name, args, keywords
-
-
-def _literal(node: ast.expr) -> Any:
-    value = ast.literal_eval(node)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -12,6 +12,7 @@ from diptych.sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 
 Point = dict[str, int]
 Cells = dict[tuple[int, ...], int]
+Reader = Callable[[str, tuple[int, ...]], int]
 
 
 class Unwritten(Exception):
@@ -39,7 +40,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def evaluate(expr: Expr, point: Mapping[str, int], read: Callable[[str, tuple[int, ...]], int]) -> Any:
+def evaluate(
+    expr: Expr, point: Mapping[str, int], read: Callable[[str, tuple[int, ...]], int]
+) -> Any:
     """An expression at one instance; integers stand for all element types."""
     match expr:
         case Const(value, _):
@@ -142,3 +145,9 @@ def run() -> type[Run]:
 @pytest.fixture(scope="session")
 def unwritten() -> type[Exception]:
     return Unwritten
+
+
+@pytest.fixture(scope="session")
+def value() -> Callable[[Expr, Mapping[str, int], Any], Any]:
+    """Evaluates an expression at one instance."""
+    return evaluate

@@ -16,7 +16,7 @@ from diptych.algo.errors import ScheduleError
 from diptych.algo.tensor_expr.parse import parse
 from diptych.sched.loop.compute import ComputeAt, ComputeWith
 from diptych.sched.loop.fuse import Fuse
-from diptych.sched.loop.marks import Parallel, Unroll, Vectorize
+from diptych.sched.loop.marks import Parallel, Vectorize
 from diptych.sched.loop.nest import Loop, Nest, leaves, loops
 from diptych.sched.loop.primitive import Primitive
 from diptych.sched.loop.reorder import Reorder
@@ -27,7 +27,7 @@ from diptych.sched.loop.stage import Stage
 from diptych.sched.loop.storage import place
 from diptych.sched.loop.tree import around_loop, around_stmt
 from diptych.sched.loop.validate import validate
-from hypothesis import given, seed, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 OPERATORS = {
@@ -71,7 +71,9 @@ def draw_primitive(rng: random.Random, nest: Nest) -> Primitive:
         rng.shuffle(chain)
         return Reorder(tuple(chain[: rng.choice([2, 3, 4])]))
     if kind == "fuse":
-        return Fuse(*(chain[n : n + 2] if len(chain) > (n := rng.randrange(3)) + 1 else chain * 2)[:2])
+        return Fuse(
+            *(chain[n : n + 2] if len(chain) > (n := rng.randrange(3)) + 1 else chain * 2)[:2]
+        )
     if kind == "stage":
         return Stage(rng.choice(buffers), one, "stack")
     if kind == "compute_at":
@@ -105,7 +107,7 @@ def result(run: Any, unwritten: Any, nest: Nest, seed_: int) -> Any:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=False))
 def test_order_and_flow(name: str, run: Any, unwritten: Any, rng: random.Random) -> None:
     nest = bound(name)
@@ -130,3 +132,74 @@ def test_order_and_flow(name: str, run: Any, unwritten: Any, rng: random.Random)
             assert not accepted, f"{primitive.text} is accepted, but: {error}"
         if accepted:
             nest = after
+
+
+def touched(value: Any, stmt: Any, point: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    """The cells that an instance touches: buffer, coordinates, and read, write or update."""
+    found: list[tuple[str, tuple[int, ...], str]] = []
+
+    def read(buffer: str, cell: tuple[int, ...]) -> int:
+        found.append((buffer, cell, "read"))
+        return 0
+
+    cell = tuple(value(e, point, read) for e in stmt.lhs)
+    value(stmt.value, point, read)
+    return [*found, (stmt.buffer, cell, "update" if stmt.reducer else "write")]
+
+
+def collides(run: Any, at: Any, nest: Nest, loop: Loop, *, lanes: bool) -> bool:
+    """Do two iterations of a loop meet in a cell that one of them writes?
+
+    Buffers inside the loop are its iterations' own. With `lanes`, updates of one cell by all lanes
+    do not count.
+    """
+    order = run(nest, inputs_of(nest, random.Random(1)), 17).order
+    outer = around_loop(nest.tree, loop.name)
+    inside = {loop.name, *(item.name for item in loops(loop.body))}
+    seen: dict[Any, dict[int, set[str]]] = {}
+    own: dict[Any, set[Any]] = {}
+    for name, point in order:
+        if name not in set(leaves(loop)):
+            continue
+        stmt = nest.stmts[name]
+        around = around_stmt(nest.tree, name)
+        value = at(loop.values[name], point, None)
+        place_ = tuple(at(item.values[name], point, None) for item in outer)
+        rest = tuple(at(i.values[name], point, None) for i in around if i is not loop)
+        for buffer, cell, kind in touched(at, stmt, point):
+            if nest.buffers[buffer].at in inside:
+                continue
+            seen.setdefault((place_, buffer, cell), {}).setdefault(value, set()).add(kind)
+            if kind == "update":
+                own.setdefault((name, rest), set()).add(cell)
+    # Lanes may share the cell that they update if they all share it, and nothing else uses it.
+    horizontal = lanes and all(len(cells) == 1 for cells in own.values())
+    for users in seen.values():
+        kinds = set().union(*users.values())
+        if len(users) < 2 or kinds == {"read"}:
+            continue
+        if not (horizontal and kinds == {"update"}):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name != "gather"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=False))
+def test_concurrent_loops(name: str, run: Any, value: Any, rng: random.Random) -> None:
+    nest = bound(name)
+    for _ in range(rng.choice([0, 1, 2, 3])):
+        primitive = draw_primitive(rng, nest)
+        try:
+            nest = primitive.step(nest)
+        except ScheduleError:
+            continue
+    loop = rng.choice(list(loops(nest.tree)))
+    for primitive in (Parallel(loop.name), Vectorize(loop.name)):
+        try:
+            primitive.legal(nest)
+            accepted, why = True, ""
+        except ScheduleError as error:
+            accepted, why = False, str(error)
+        lanes = isinstance(primitive, Vectorize)
+        assert accepted != collides(run, value, nest, loop, lanes=lanes), f"{why}\n{show(nest)}"

@@ -1,0 +1,317 @@
+"""The whole text of every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from diptych.algo.errors import Error, ScheduleError
+from diptych.algo.location import Loc
+from diptych.algo.tensor_expr.parse import parse
+from diptych.sched.loop.schedule import Schedule
+
+
+def schedule(text: str) -> Schedule:
+    return Schedule(parse(text, loc=Loc("mm.py", 9)))
+
+
+MATMUL = "C[i,j] = sum(A[i,k] * B[k,j])"
+CHAIN = "t[i,j] = x[i,j] + 1\ny[i,j] = t[i,j] * 2"
+SHIFTED = "t[i] = x[i] * 2\ny[i] = t[i] + t[i+1]"
+SCAN = "c[0] = x[0]\nc[i] = c[i-1] + x[i] where i in 1:I"
+HIST = "hist(at: i32[N], x: f32[N]) -> h:\n    h: [7]\n    h[at[n]] += x[n]"
+TRIO = "t[i] = x[i] * 2\nu[i] = t[i] + 1\ny[i] = t[i] + u[i]"
+
+CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
+    "unknown loop": (
+        MATMUL, lambda s: s.split("q", 3),
+        "split(q, 3): there is no loop q (loops: C.i, C.j, C.k)",
+    ),
+    "near miss": (
+        MATMUL, lambda s: s.split("i", 8).split("i", 2),
+        "split(i, 2): there is no loop i; did you mean io? (loops: C.io, C.ii, C.j, C.k)",
+    ),
+    "ambiguous": (
+        CHAIN, lambda s: s.split("i", 8),
+        "split(i, 8): i may mean t.i, y.i; write the full name of one",
+    ),
+    "factor": (
+        MATMUL, lambda s: s.split("i", 0),
+        "split(i, 0): expected a factor of at least 1, got 0",
+    ),
+    "factor type": (
+        MATMUL, lambda s: s.split("i", 2.0),
+        "split(i, 2.0): expected a factor of at least 1, got 2.0",
+    ),
+    "tail": (
+        MATMUL, lambda s: s.split("i", 8, tail="peel"),
+        "split(i, 8, tail=peel): tail is guard or separate, not 'peel'",
+    ),
+    "into": (
+        MATMUL, lambda s: s.split("i", 8, into=("a", "a")),
+        "split(i, 8, into=(a, a)): into names two different loops without dots, not a, a",
+    ),
+    "clash": (
+        MATMUL, lambda s: s.split("i", 8).split("j", 8, into=("io", "q")),
+        "split(j, 8, into=(io, q)): there is already a loop C.io; choose other names with "
+        "into=(outer, inner)",
+    ),
+    "split of a marked loop": (
+        MATMUL, lambda s: s.parallel("i").split("i", 8),
+        "split(i, 8): loop C.i (mm.py:9) is parallel; split it before it is marked",
+    ),
+    "empty tile": (
+        MATMUL, lambda s: s.tile(),
+        "tile(): expected loops and factors, as in tile(i=8, j=48)",
+    ),
+    "tile": (
+        MATMUL, lambda s: s.tile(i=8, q=4),
+        "tile(i=8, q=4): split(q, 4): there is no loop q (loops: C.io, C.ii, C.j, C.k)",
+    ),
+    "fuse": (
+        MATMUL, lambda s: s.fuse("j", "k"),
+        "fuse(j, k): loop C.k is not all that loop C.j contains; reorder so that one directly "
+        "follows the other",
+    ),
+    "fuse of a marked loop": (
+        MATMUL, lambda s: s.parallel("i").fuse("i", "j"),
+        "fuse(i, j): loop C.i is parallel; fuse before marking loops",
+    ),
+    "reorder one": (
+        MATMUL, lambda s: s.reorder("i"),
+        "reorder(i): expected at least two loops, outermost first",
+    ),
+    "reorder twice": (
+        MATMUL, lambda s: s.reorder("i", "j", "i"),
+        "reorder(i, j, i): loop C.i is named twice",
+    ),
+    "reorder apart": (
+        CHAIN, lambda s: s.reorder("t.j", "y.i"),
+        "reorder(t.j, y.i): loops y.i and t.j are not nested in each other; t.j lies under t.i",
+    ),
+    "reorder of a marked loop": (
+        MATMUL, lambda s: s.parallel("i").reorder("j", "i"),
+        "reorder(j, i): loop C.i is parallel; reorder before marking loops",
+    ),
+    "reorder against a recurrence": (
+        "c[i,j] = x[i,j] + where((i > 0) & (j < J - 1), c[i-1,j+1], 0) where i in 0:I, j in 0:J",
+        lambda s: s.reorder("j", "i"),
+        "reorder(j, i): c[1,0] reads c[0,1] before it is written (mm.py:9)",
+    ),
+    "vectorize too wide": (
+        MATMUL, lambda s: s.split("j", 8).vectorize("ji", 48),
+        "vectorize(ji, 48): loop C.ji has extent 8 (mm.py:9); use at most 8 lanes, or split j by "
+        "48 first",
+    ),
+    "vectorize by nothing": (
+        MATMUL, lambda s: s.vectorize("j", 0),
+        "vectorize(j, 0): expected at least 1 lane, got 0",
+    ),
+    "vectorize twice": (
+        MATMUL, lambda s: s.vectorize("j").vectorize("j"),
+        "vectorize(j): loop C.j (mm.py:9) is vector already",
+    ),
+    "vector in vector": (
+        MATMUL, lambda s: s.vectorize("j").vectorize("i"),
+        "vectorize(i): loop C.j of the same nest is a vector loop already",
+    ),
+    "vectorize a recurrence": (
+        SCAN, lambda s: s.vectorize("i"),
+        "vectorize(i): c[1] is written by i=1 and read by i=2 (mm.py:10); run the loop in order",
+    ),
+    "vectorize a scatter": (
+        HIST, lambda s: s.vectorize("h.n"),
+        "vectorize(h.n): an element of h, chosen by data, is updated by n=0 and by n=1 (mm.py:11); "
+        "use rfactor(n)",
+    ),
+    "parallel reduction": (
+        MATMUL, lambda s: s.parallel("k"),
+        "parallel(k): C[0,0] is updated by k=0 and by k=1 (mm.py:9); use rfactor(k), or parallel "
+        "on i or j",
+    ),
+    "parallel blocks of a reduction": (
+        MATMUL, lambda s: s.split("k", 4).parallel("ko"),
+        "parallel(ko): C[0,0] is updated by ko=0 and by ko=1 (mm.py:9); use rfactor(ko), or "
+        "parallel on i or j",
+    ),
+    "parallel in parallel": (
+        MATMUL, lambda s: s.parallel("i").parallel("j"),
+        "parallel(j): loop C.i of the same nest is parallel already; fuse the two, or keep one",
+    ),
+    "parallel over a shared tile": (
+        SHIFTED, lambda s: s.split("y.i", 4).compute_with("t", "y", "i"),
+        "compute_with(t, y, i): loop t.i and loop y.io do not match; loops of one name are "
+        "joined, from the outside down to i",
+    ),
+    "unroll without extent": (
+        "f(x: f32[N]) -> y:\n    y[i] = x[i]", lambda s: s.unroll("i").nest(sizes={"N": 5000}),
+        "unroll(i): 5000 copies of statements under loop y.i (mm.py:10) exceed the budget of 4096; "
+        "split it and unroll the inner loop",
+    ),
+    "unroll twice the budget": (
+        MATMUL, lambda s: s.tile(i=128, j=64).unroll("ji").unroll("ii"),
+        "unroll(ii): 16384 copies of statements under loop C.ii (mm.py:9) exceed the budget of "
+        "4096; split it and unroll the inner loop",
+    ),
+    "bind axis": (
+        MATMUL, lambda s: s.bind("i", "warp.x"),
+        "bind(i, warp.x): 'warp.x' is no GPU axis; choose one of block.x, block.y, block.z, "
+        "thread.x, thread.y, thread.z",
+    ),
+    "bind twice": (
+        MATMUL, lambda s: s.bind("i", "block.x").bind("i", "block.y"),
+        "bind(i, block.y): loop C.i (mm.py:9) is block.x already",
+    ),
+    "bind one axis twice": (
+        MATMUL, lambda s: s.bind("i", "block.x").bind("j", "block.x"),
+        "bind(j, block.x): loop C.i of the same nest is bound to block.x already",
+    ),
+    "bind a reduction": (
+        MATMUL, lambda s: s.bind("k", "thread.x"),
+        "bind(k, thread.x): C[0,0] is updated by k=0 and by k=1 (mm.py:9); use rfactor(k), or "
+        "bind on i or j",
+    ),
+    "stage scope": (
+        MATMUL, lambda s: s.stage("B", at="k", scope="cache"),
+        "stage(B, at=k): 'cache' is no scope; choose one of stack, register, heap, shared, local",
+    ),
+    "stage what is not there": (
+        CHAIN, lambda s: s.stage("x", at="y.i"),
+        "stage(x, at=y.i): x is not touched under loop y.i; touched are t, y",
+    ),
+    "stage a scatter": (
+        HIST, lambda s: s.stage("h", at="n"),
+        "stage(h, at=n): elements of h are chosen by data when it is written (mm.py:11); a tile of "
+        "it is not known",
+    ),
+    "stage twice outside": (
+        MATMUL, lambda s: s.stage("B", at="k").stage("B", at="j"),
+        "stage(B, at=j): under loop C.j it is held by B, B.stack; stage it further in",
+    ),
+    "layout axis": (
+        MATMUL, lambda s: s.stage("B", at="j", layout=("q", "k")),
+        "stage(B, at=j): layout axis 'q' is not made of k, j, d0, d1, integers and + - * // %",
+    ),
+    "layout text": (
+        MATMUL, lambda s: s.stage("B", at="j", layout=("j//", "k")),
+        "stage(B, at=j): layout axis 'j//' is not an expression",
+    ),
+    "layout that shares places": (
+        MATMUL, lambda s: s.stage("B", at="j", layout=("k", "j%8")),
+        "stage(B, at=j): in layout (k, j%8) the elements [0,0] and [0,8] of a block share one "
+        "place",
+    ),
+    "compute_at of an output": (
+        CHAIN, lambda s: s.compute_at("y", "t.i"),
+        "compute_at(y, t.i): y is returned, so all of it is needed, not what one iteration of t.i "
+        "reads",
+    ),
+    "compute_at of an input": (
+        CHAIN, lambda s: s.compute_at("x", "t.i"),
+        "compute_at(x, t.i): x is an input; stage a copy of it instead",
+    ),
+    "compute_at of nothing": (
+        CHAIN, lambda s: s.compute_at("tt", "y.i"),
+        "compute_at(tt, y.i): there is no stage tt; did you mean t? (there are t)",
+    ),
+    "compute_at itself": (
+        CHAIN, lambda s: s.compute_at("t", "t.i"),
+        "compute_at(t, t.i): t is computed under loop t.i already",
+    ),
+    "compute_at where nobody reads": (
+        TRIO, lambda s: s.compute_at("u", "t.i"),
+        "compute_at(u, t.i): nothing under loop t.i reads u; it is read by y",
+    ),
+    "compute_at with a reader outside": (
+        TRIO, lambda s: s.compute_at("t", "y.i"),
+        "compute_at(t, y.i): u (mm.py:10) also reads t, outside loop y.i; compute it there first, "
+        "or choose a loop around both",
+    ),
+    "compute_at of a recurrence": (
+        "c[0] = x[0]\nc[i] = c[i-1] + x[i] where i in 1:I\ny[i] = c[i] * 2",
+        lambda s: s.compute_at("c", "y.i"),
+        "compute_at(c, y.i): c is a recurrence (mm.py:10), whose elements need each other; it is "
+        "computed as a whole",
+    ),
+    "compute_at of a scatter": (
+        HIST.replace("-> h:", "-> y:") + "\n    y[b] = h[b] * 2",
+        lambda s: s.compute_at("h", "y.b"),
+        "compute_at(h, y.b): elements of h are chosen by data when it is written (mm.py:11); which "
+        "of them are needed is not known",
+    ),
+    "compute_with of what is needed later": (
+        SHIFTED, lambda s: s.compute_with("t", "y", "i"),
+        "compute_with(t, y, i): y[0] reads t[1] before it is written (mm.py:10)",
+    ),
+    "compute_with of no neighbours": (
+        TRIO, lambda s: s.compute_with("t", "y", "i"),
+        "compute_with(t, y, i): the nests of t and y do not follow each other directly, in this "
+        "order",
+    ),
+    "compute_with of nothing": (
+        TRIO, lambda s: s.compute_with("t", "z", "i"),
+        "compute_with(t, z, i): there is no stage z (there are t, u, y)",
+    ),
+    "compute_with of different kinds": (
+        CHAIN, lambda s: s.parallel("t.i").compute_with("t", "y", "i"),
+        "compute_with(t, y, i): loop t.i is parallel and loop y.i is serial",
+    ),
+    "no such primitive": (
+        MATMUL, lambda s: s.rfactor("k"),
+        "there is no primitive rfactor; this version has bind, compute_at, compute_with, fuse, "
+        "parallel, reorder, split, stage, tile, unroll, vectorize",
+    ),
+    "text of no such primitive": (
+        MATMUL, lambda s: Schedule.parse(s.op, '.warp("k")'),
+        "there is no primitive warp; this version has bind, compute_at, compute_with, fuse, "
+        "parallel, reorder, split, stage, tile, unroll, vectorize",
+    ),
+    "text of a method that is no primitive": (
+        MATMUL, lambda s: Schedule.parse(s.op, '.save("/tmp/x")'),
+        "there is no primitive save; this version has bind, compute_at, compute_with, fuse, "
+        "parallel, reorder, split, stage, tile, unroll, vectorize",
+    ),
+    "text that computes": (
+        MATMUL, lambda s: Schedule.parse(s.op, '.split("i", 2 * size)'),
+        "split: arguments in the text of a schedule are names in quotes, integers and tuples of "
+        "them, not 2 * size",
+    ),
+    "text that is cut off": (
+        MATMUL, lambda s: Schedule.parse(s.op, '.split("i", 8'),
+        "not the text of a schedule ('(' was never closed): .split(\"i\", 8",
+    ),
+    "text that is something else": (
+        MATMUL, lambda s: Schedule.parse(s.op, "split"),
+        'not the text of a schedule: split; expected calls as in .split("i", 8)',
+    ),
+    "text without an argument": (
+        MATMUL, lambda s: Schedule.parse(s.op, '.split("i")'),
+        "split: missing 1 required positional argument: 'factor'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refusal(name: str) -> None:
+    text, attempt, want = CASES[name]
+    made = schedule(text)
+    with pytest.raises(ScheduleError) as caught:
+        attempt(made)
+    assert str(caught.value) == want
+
+
+def test_errors_are_what_the_builtin_says_too() -> None:
+    made = schedule(MATMUL)
+    assert not hasattr(made, "rfactor")
+    with pytest.raises(ValueError):
+        made.split("i", 0)
+    with pytest.raises(Error):
+        made.split("i", 0)
+
+
+def test_a_schedule_is_immutable() -> None:
+    made = schedule(MATMUL)
+    with pytest.raises(AttributeError, match="immutable"):
+        made.primitives = ()
+    other = made.split("i", 8)
+    assert made.text == "" and other.text == '.split("i", 8)'
