@@ -173,8 +173,8 @@ def _temporary(
     free = [r for r in outer.ranges if r.index in used]
     equation, access = _boxed(name, free, reduce, tied)
     out.shapes[name] = tuple(r.hi for r in equation.ranges)
-    out.temporaries[name] = owner
     _split(equation, owner, out)
+    out.temporaries[name] = owner  # after those inside it, which it reads
     return access
 
 

@@ -89,6 +89,9 @@ class _Checker:
 
     def _unify(self, n: int) -> None:
         first: dict[str, Use] = {}
+        eq = self.equations[n]
+        roots = (eq.rhs, *eq.ranges)
+        given = {r.index for root in roots for r in walk(root) if isinstance(r, Range)}
         for use in self.uses[n]:
             index = use.expr
             extent = self.extents.extent(use.tensor, use.dim)
@@ -97,7 +100,9 @@ class _Checker:
             before = first.setdefault(index.name, use)
             known = self.extents.extent(before.tensor, before.dim)
             assert known is not None
-            if not self.extents.unify(known, extent) and _both_known(known, extent):
+            if self.extents.unify(known, extent) or index.name in given:
+                continue  # an index with a given range may run over a part of either
+            if _both_known(known, extent):
                 raise self.fail(
                     n,
                     f"index {index.name}: {print_expr(known)} from {before.tensor} dim "
