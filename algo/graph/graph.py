@@ -85,6 +85,10 @@ class Value:
     def __neg__(self) -> Value:
         return _elementwise("neg", self)
 
+    def __operation__(self, operation: str, *operands: Any) -> Value:
+        """What `exp(value)` and the like call: `operation` of the table, element by element."""
+        return _elementwise(operation, *operands)
+
     def __bool__(self) -> bool:
         raise GraphError(
             f"a traced value of type {self.type} was used as a Python condition, but it is known "

@@ -7,7 +7,8 @@ broadcasts. Where an instance is masked off nothing faults: positions are clippe
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+import math
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from .operations import OPERATIONS
 from .reducers import REDUCERS
 
 Array = np.ndarray[Any, Any]
-LIMIT = 1 << 24  # instances evaluated at once
+LIMIT = 1 << 22  # instances evaluated at once
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -118,6 +119,19 @@ class Evaluator:
             if lo.size > 1 or hi.size > 1:
                 fresh = fresh.masked(np.logical_and(lo <= grid, grid < hi), memo=False)
         return Box(fresh.grid, (*extents, *box.shape), fresh.mask)
+
+    def parts(self, box: Box, ranges: tuple[Range, ...]) -> Iterator[Box]:
+        """`extend`, in several boxes cut along the longest of the new axes if it would be large."""
+        whole = self.extend(box, ranges)
+        count = math.prod(whole.shape)
+        if count <= LIMIT or not ranges:
+            yield whole
+            return
+        axis = max(range(len(ranges)), key=lambda n: whole.shape[n])
+        name, extent = ranges[axis].index, whole.shape[axis]
+        start, step = int(whole.grid[name].flat[0]), max(1, extent * LIMIT // count)
+        for at in range(start, start + extent, step):
+            yield self.extend(box, ranges, {name: (at, at + step)})
 
     # -- expressions
 
@@ -249,10 +263,9 @@ class Evaluator:
         reducer = REDUCERS[expr.reducer]
         given = {r.index: r for r in expr.ranges}
         ranges = tuple(given[name] for name in expr.indices)
-        whole = self.extend(box, ranges)
         total: Array | None = None
         result: DType | None = None
-        for part in self._parts(box, ranges, whole):
+        for part in self.parts(box, ranges):
             if expr.where is not None:
                 condition = yield expr.where, part
                 part = part.masked(condition.array)
@@ -284,18 +297,6 @@ class Evaluator:
         if box.mask is None:
             return values
         return np.where(box.mask, values, np.asarray(identity).astype(values.dtype))
-
-    def _parts(self, box: Box, ranges: tuple[Range, ...], whole: Box) -> Iterable[Box]:
-        """The box of a reduction, cut along its first index if it is large."""
-        count = int(np.prod(whole.shape, dtype=np.float64))
-        if count <= LIMIT or not ranges:
-            yield whole
-            return
-        first = ranges[0].index
-        start, extent = int(whole.grid[first].flat[0]), whole.shape[0]
-        step = max(1, int(extent * (LIMIT / count)))
-        for at in range(start, start + extent, step):
-            yield self.extend(box, ranges, {first: (at, min(at + step, start + extent))})
 
 
 _NAMES = {reducer.combine: name for name, reducer in REDUCERS.items()}

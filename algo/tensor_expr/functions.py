@@ -101,10 +101,10 @@ def _extreme(
     if isinstance(e, Term) and not args:
         return _reduce(name, e, (), **options)
     terms = [e, *args] if args else _terms(e)
-    if terms is not None and builtins.any(isinstance(item, Term) for item in terms):
+    if terms is not None and builtins.any(isinstance(t, Term) or _owner(t) for t in terms):
         if options:
             raise error(f"{name} of several values takes no {next(iter(options))}=")
-        return functools.reduce(lambda a, b: Value(Call(name, (to_expr(a), to_expr(b)))), terms)
+        return functools.reduce(lambda a, b: _apply(name, a, b), terms)
     return builtin(e, *args, **options)
 
 
@@ -115,10 +115,17 @@ def _terms(values: Any) -> list[Any] | None:
     return None
 
 
+def _owner(value: Any) -> Any:
+    """How a value of another layer applies an operation: graph values have `__operation__`."""
+    return getattr(value, "__operation__", None)
+
+
 def _apply(name: str, *args: Any) -> Any:
     """An operation of the table; of plain numbers alone, its value."""
-    if builtins.any(isinstance(arg, Term) for arg in args):
-        return Value(Call(name, tuple(map(to_expr, args))))
+    for arg in args:
+        operation = _owner(arg)
+        if operation is not None:
+            return operation(name, *args)
     if builtins.all(isinstance(arg, bool | int | float) for arg in args):
         return OPERATIONS[name].numpy(*args).item()
     return Value(Call(name, tuple(map(to_expr, args))))
@@ -186,7 +193,7 @@ def sign(x: Any) -> Any:
 
 def abs(x: Any) -> Any:
     """The absolute value. Plain Python values go to the builtin."""
-    return builtins.abs(x)
+    return _apply("abs", x) if _owner(x) else builtins.abs(x)
 
 
 def minimum(a: Any, b: Any) -> Any:

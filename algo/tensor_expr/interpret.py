@@ -15,7 +15,7 @@ from ..dtypes import DType, bf16, from_numpy, u16
 from ..errors import InternalError, ShapeError
 from . import types
 from .check import check
-from .evaluate import LIMIT, UFUNCS, Array, Box, Evaluator, Typed, Unwritten
+from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
 from .expr import Access, Index, Range, walk
 from .op import Checked, Equation, Op, Param
 from .reducers import REDUCERS
@@ -46,6 +46,7 @@ def interpret(
         run.tensors[name] = Typed(run.convert(array, dtypes[name]), dtypes[name])
     for eq in checked.equations:
         run.equation(eq)
+    run.finish()
     results = tuple(run.result(name) for name in op.returns)
     return results[0] if len(results) == 1 else results
 
@@ -75,6 +76,7 @@ class _Run(Evaluator):
 
     def equation(self, eq: Equation) -> None:
         """Computes all elements that the equation defines."""
+        self.finish(eq.tensor)
         typed = _typed(eq, self.dtypes)
         if eq.reducer is not None:
             self._accumulate(typed, eq.reducer)
@@ -84,8 +86,14 @@ class _Run(Evaluator):
         if reads:
             self._recurrence(typed, target)
             return
-        for box in self._boxes(typed.ranges):
+        for box in self.parts(Box({}, ()), typed.ranges):
             self._assign(typed, box, target)
+
+    def finish(self, still: str | None = None) -> None:
+        """All tensors but `still` are defined now, every element."""
+        for name in [name for name in self.unwritten if name != still]:
+            if self.unwritten.pop(name).any():
+                raise InternalError(f"{name} was proved to be written, and is not everywhere")
 
     def _target(self, name: str) -> Array:
         """The array of a tensor, made when its first equation runs; nothing is written yet."""
@@ -98,20 +106,6 @@ class _Run(Evaluator):
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return tuple(max(0, evaluate(e, self.sizes)) for e in self.checked.shapes[name])
-
-    def _boxes(self, ranges: tuple[Range, ...]) -> Iterator[Box]:
-        """All instances, cut along the outermost index where they are many."""
-        nothing = Box({}, ())
-        whole = self.extend(nothing, ranges)
-        count = int(np.prod(whole.shape, dtype=np.float64))
-        if count <= LIMIT or not ranges:
-            yield whole
-            return
-        first = ranges[0].index
-        start, extent = int(whole.grid[first].flat[0]), whole.shape[0]
-        step = max(1, int(extent * (LIMIT / count)))
-        for at in range(start, start + extent, step):
-            yield self.extend(nothing, ranges, {first: (at, at + step)})
 
     def _guarded(self, eq: Equation, box: Box) -> Box:
         return box if eq.where is None else box.masked(self.evaluate(eq.where, box).array)
@@ -166,7 +160,7 @@ class _Run(Evaluator):
         named = [e.name for e in eq.lhs if isinstance(e, Index)]
         plain = len(set(named)) == len(eq.lhs)
         rest = tuple(axis for axis, r in enumerate(eq.ranges) if r.index not in named)
-        for box in self._boxes(eq.ranges):
+        for box in self.parts(Box({}, ()), eq.ranges):
             box = self._guarded(eq, box)
             if not all(box.shape):
                 continue

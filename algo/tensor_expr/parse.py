@@ -81,7 +81,7 @@ class _Parser(ExpressionParser):
             self.skip_newlines()
 
     def header(self) -> None:
-        self.name = self.identifier("an operator").text
+        self.name = self.next().text
         self.params = []
         self.names.listed = True
         self.next()

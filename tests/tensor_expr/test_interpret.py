@@ -290,7 +290,6 @@ def test_large_boxes_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     whole = [run(text, *arrays, exact=True) for text, arrays in texts]
     monkeypatch.setattr(evaluate, "LIMIT", 64)
-    monkeypatch.setattr("diptych.algo.tensor_expr.interpret.LIMIT", 64)
     for (text, arrays), expected in zip(texts, whole, strict=True):
         agrees(run(text, *arrays, exact=True), expected, 1e-12)
 

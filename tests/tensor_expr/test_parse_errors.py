@@ -9,6 +9,8 @@ import pytest
 from diptych.algo.errors import OpError, ParseError
 from diptych.algo.location import Loc
 from diptych.algo.tensor_expr.parse import parse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 # Operator texts; under the wrong line stands a caret, and after it the whole error.
 CASES = """
@@ -270,3 +272,24 @@ def test_what_returns_asks_for_must_be_defined() -> None:
     with pytest.raises(OpError) as caught:
         parse("y[i] = x[i]", returns=("y", "y"))
     assert str(caught.value) == "<text>:1: a tensor is returned twice\n    y[i] = x[i]\n    ^"
+
+
+WORDS = (
+    *["x", "y", "i", "j", "k", "N", "sum", "max", "exp", "where", "in", "over", "dtype", "f32", "size", "index", "not", "1", "0.5", "inf", "-1"],
+    *["+", "-", "*", "**", "/", "//", "%", "<", "<=", "==", "&", "|", "~", "=", "+=", "max=", "(", ")", "[", "]", ",", ":", "->", ";", "\n", "#", "."],
+    "over=", "where=", "y[i] =", "x[i]", "sum(x[i,k])", "k in 0:N", "f(x) ->",
+)  # fmt: skip
+
+
+@settings(max_examples=500, derandomize=True, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=14), st.booleans())
+def test_whatever_the_text_it_parses_or_fails_with_an_error_of_ours(
+    words: list[str], start: bool
+) -> None:
+    text = " ".join((["y[i] ="] if start else []) + words)
+    try:
+        op = parse(text)
+    except OpError as error:
+        assert "\n" not in str(error) or "^" in str(error)
+    else:
+        assert parse(op.text) == op

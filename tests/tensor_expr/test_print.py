@@ -233,6 +233,20 @@ def test_the_header_is_printed_where_it_says_something() -> None:
     assert typed.text == "f(a: f32[N], b: [3], c: i8) -> y:\n    y[i] = a[i] - b[i]"
 
 
+def test_any_name_prints_and_parses() -> None:
+    plain = parse("y[i] = a[i] - b[i]")
+    for name in ("where", "dense[0]+relu[0]", "3d", ""):
+        op = Op(name, plain.params[::-1], plain.equations, plain.returns)
+        assert parse(op.text) == op
+
+
+def test_shapes_print_in_one_order() -> None:
+    text = "size V\nB: [V]\nA: [V]\nA[b[i]] += 1\nB[b[i]] += 2"
+    op = parse(text)
+    assert op.text == "A: [V]\nB: [V]\nA[b[i]] += 1\nB[b[i]] += 2"
+    assert op == parse(op.text)
+
+
 def test_deep_expressions_print() -> None:
     text = "y[i] = " + " + ".join(["x[i]"] * 5000)
     assert parse(text).text == text

@@ -238,6 +238,16 @@ def test_terms_wrap_expressions() -> None:
     assert f32(2).dtype == np.float32
 
 
+def test_values_of_other_layers_apply_operations_themselves() -> None:
+    class Value:
+        def __operation__(self, name: str, *operands: Any) -> Any:
+            return name, operands
+
+    v = Value()
+    assert exp(v) == ("exp", (v,)) and dt.abs(v) == ("abs", (v,))
+    assert max(1, v) == ("max", (1, v)) and where(v, 1, 2) == ("where", (v, 1, 2))
+
+
 def failing(body: Callable[..., Any], params: str = "A, x") -> str:
     """The message of the `OpError` that tracing raises, without the place."""
     scope: dict[str, Any] = {"body": body}
