@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from ..algo.tensor_expr.affine import Interval, bounds
-from ..algo.tensor_expr.build import sub
+from ..algo.tensor_expr.build import minimum, sub
 from ..algo.tensor_expr.expr import Call, Expr
 from .ir import For
 
@@ -24,17 +25,28 @@ def known_of(loops: Iterable[For]) -> dict[str, Interval]:
     return known
 
 
-def most_iterations(loop: For, known: Mapping[str, Interval]) -> int | None:
-    """An upper bound of a loop's iterations, or None where there is no constant one.
+def span(loop: For) -> Expr:
+    """`hi - lo`, with a minimum in `hi` and a maximum in `lo` taken apart.
 
-    A minimum in `hi` is taken apart: in `16*io .. min(16*io + 16, 50)` there are 16.
+    In `16*io .. min(16*io + 16, 50)` it is min(16, 50 - 16*io), which shows that 16 is the most.
     """
-    limits = [bounds(sub(hi, loop.lo), known)[1] for hi in _minima(loop.hi)]
-    found = [limit for limit in limits if limit is not None]
-    return -(-max(0, min(found)) // loop.step) if found else None
+    parts = [sub(hi, lo) for hi in parts_of("min", loop.hi) for lo in parts_of("max", loop.lo)]
+    return reduce(minimum, parts)
 
 
-def _minima(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.op == "min":
-        return [part for arg in expr.args for part in _minima(arg)]
+def span_of(loop: For, known: Mapping[str, Interval]) -> Interval:
+    """The least and largest value of `hi - lo`."""
+    return bounds(span(loop), known)
+
+
+def most_iterations(loop: For, known: Mapping[str, Interval]) -> int | None:
+    """An upper bound of a loop's iterations, or None where there is no constant one."""
+    most = span_of(loop, known)[1]
+    return None if most is None else max(0, -(-most // loop.step))
+
+
+def parts_of(op: str, expr: Expr) -> list[Expr]:
+    """The arguments of nested minima (`op` min) or maxima."""
+    if isinstance(expr, Call) and expr.op == op:
+        return [part for arg in expr.args for part in parts_of(op, arg)]
     return [expr]

@@ -14,7 +14,7 @@ vectors of them are four independent sums, which hides the latency of the additi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...algo.tensor_expr.affine import Interval, bounds
 from ...algo.tensor_expr.build import add, const
@@ -28,6 +28,7 @@ from ..ir import (
     Buffer,
     For,
     Function,
+    If,
     Let,
     Stmt,
     Store,
@@ -38,7 +39,7 @@ from ..ir import (
     rebuild,
 )
 from ..ir import children as inner_statements
-from ..ranges import values_of
+from ..ranges import span_of, values_of
 
 Known = Mapping[str, Interval]
 
@@ -70,7 +71,7 @@ class _Accumulating:
         """A body, in which runs of statements that accumulate into a cell get partial results."""
         parts = list(stmt.stmts) if isinstance(stmt, Block) else [stmt]
         for name in _candidates(parts, buffers):
-            uses = [_use(part, name, known) for part in parts]
+            uses = [_use(part, buffers[name], known) for part in parts]
             run = _run(uses)
             if run is None or not self.pays(uses[run[0] : run[1]], buffers[name]):
                 continue
@@ -151,56 +152,84 @@ def _candidates(parts: list[Stmt], buffers: Mapping[str, Buffer]) -> list[str]:
     return list(found)
 
 
-def _use(stmt: Stmt, name: str, known: Known) -> _Use:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement stands: what is bound around it within the statements looked at.
+
+    `certain`: it is executed whenever they are, so its cell lies inside the buffer then.
+    """
+
+    known: Known
+    bound: frozenset[str] = frozenset()
+    vector: For | None = None
+    looped: bool = False
+    certain: bool = True
+
+
+def _use(stmt: Stmt, buffer: Buffer, known: Known) -> _Use:
     use = _Use()
-    _collect(stmt, name, known, frozenset(), None, False, use)
+    _collect(stmt, buffer, _Place(known), use)
     return use
 
 
-def _collect(
-    stmt: Stmt,
-    name: str,
-    known: Known,
-    bound: frozenset[str],
-    vector: For | None,
-    looped: bool,
-    use: _Use,
-) -> None:
-    """Adds what `stmt` does with the buffer; `bound` are the variables bound inside so far."""
-    if any(item.tensor == name for expr in expressions(stmt) for item in accesses(expr)):
+def _collect(stmt: Stmt, buffer: Buffer, place: _Place, use: _Use) -> None:
+    """Adds what `stmt` does with the buffer."""
+    if any(item.tensor == buffer.name for expr in expressions(stmt) for item in accesses(expr)):
         use.used = use.spoiled = True
     match stmt:
-        case Store(buffer, _, _) if buffer == name:
+        case Store(name, _, _) if name == buffer.name:
             use.used = use.spoiled = True
-        case Update(buffer, index, reducer, _) if buffer == name:
+        case Update(name, index, reducer, _) if name == buffer.name:
             use.used = True
             use.spoiled |= use.reducer not in (None, reducer)
             use.reducer = reducer
-            names = {n for part in index for n in indices_of(part)}
-            if vector is not None and vector.var not in names:
-                most = bounds(vector.hi, known)[1]
-                use.spoiled |= bool(names & bound) or most is None
-                use.cells[index] = max(use.cells.get(index, 1), most or 1)
-                use.updates += 1
-                use.looped |= looped
-        case Alloc(buffer, _) if buffer.name == name:
+            _collect_cell(index, buffer, place, use)
+        case Alloc(inner, _) if inner.name == buffer.name:
             use.spoiled = True
+        case For(kind=kind) if kind == "parallel" or kind in AXES:
+            inside = _use(stmt.body, buffer, place.known)
+            use.used |= inside.used
+            use.spoiled |= inside.used
         case For(var=var, kind=kind):
-            known = {**known, var: values_of(stmt, known)}
-            bound |= {var}
-            if kind == "vector":
-                vector = stmt
-            elif kind == "parallel" or kind in AXES:
-                inner = _use(stmt.body, name, known)
-                use.used |= inner.used
-                use.spoiled |= inner.used
-            else:
-                looped = looped or vector is None
+            least = span_of(stmt, place.known)[0]
+            vector = stmt if kind == "vector" else place.vector
+            place = _Place(
+                {**place.known, var: values_of(stmt, place.known)},
+                place.bound | {var},
+                vector,
+                place.looped or vector is None,
+                place.certain and least is not None and least > 0,
+            )
+        case If():
+            place = replace(place, certain=False)
         case Let(var, value, _):
-            known = {**known, var: bounds(value, known)}
-            bound |= {var}
+            known = {**place.known, var: bounds(value, place.known)}
+            place = replace(place, known=known, bound=place.bound | {var})
     for inner_stmt in inner_statements(stmt):
-        _collect(inner_stmt, name, known, bound, vector, looped, use)
+        _collect(inner_stmt, buffer, place, use)
+
+
+def _collect_cell(index: tuple[Expr, ...], buffer: Buffer, place: _Place, use: _Use) -> None:
+    names = {name for part in index for name in indices_of(part)}
+    if place.vector is None or place.vector.var in names:
+        return
+    most = bounds(place.vector.hi, place.known)[1]
+    data = any(accesses(part) for part in index)
+    inside = place.certain or _within(index, buffer, place.known)
+    if most is None or data or names & place.bound or not inside:
+        use.spoiled = True
+    use.cells[index] = max(use.cells.get(index, 1), most or 1)
+    use.updates += 1
+    use.looped |= place.looped
+
+
+def _within(index: tuple[Expr, ...], buffer: Buffer, known: Known) -> bool:
+    """Does a cell certainly lie inside the buffer, even where its update is not executed?"""
+    for part, extent in zip(index, buffer.shape, strict=True):
+        low, high = bounds(part, known)
+        if low is None or low < 0 or high is None or high >= extent:
+            return False
+    return True
 
 
 def _run(uses: list[_Use]) -> tuple[int, int] | None:

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
-from ...algo.tensor_expr.build import add, both, compare, const, sub
-from ...algo.tensor_expr.expr import Call, Expr, indices_of
+from ...algo.tensor_expr.build import add, both, compare, const
+from ...algo.tensor_expr.expr import Const, Expr, indices_of
 from ..ir import AXES, Alloc, Barrier, Block, For, Function, If, Let, Stmt, block, rebuild, with_
 from ..ir import walk as statements
-from ..ranges import values_of
+from ..ranges import parts_of, span, span_of, values_of
 
 Known = Mapping[str, Interval]
 Conditions = dict[Expr, None]
@@ -92,7 +92,7 @@ def _assume(stmt: Stmt, facts: Conditions, known: Known) -> Stmt:
         case For(var, lo, hi, body):
             needed = _full(stmt, known)
             if needed and all(cond in facts for cond in needed):
-                most = bounds(sub(hi, lo), known)[1]
+                most = span_of(stmt, known)[1]
                 assert most is not None
                 hi = normalize(add(lo, const(most)), known)
             inside = {**known, var: values_of(stmt, known)}
@@ -107,23 +107,17 @@ def _full(loop: For, known: Known) -> Conditions:
     """The conditions under which a loop has its largest number of iterations; none if always."""
     if loop.kind not in ("unroll", "vector") and not loop.separate:
         return {}
-    least, most = bounds(sub(loop.hi, loop.lo), known)
+    least, most = span_of(loop, known)
     if most is None or most <= 1 or least == most:
         return {}
     found: Conditions = {}
-    for hi in _parts("min", loop.hi):
-        for lo in _parts("max", loop.lo):
-            cond = normalize(compare("ge", sub(hi, lo), const(most)), known)
-            if isinstance(cond, Call):
-                found[cond] = None
+    for part in parts_of("min", span(loop)):
+        cond = normalize(compare("ge", part, const(most)), known)
+        if not isinstance(cond, Const):
+            found[cond] = None
+        elif not cond.value:  # the bound is not reached
+            return {}
     return found
-
-
-def _parts(op: str, expr: Expr) -> list[Expr]:
-    """The arguments of nested minima (of maxima), which all have to be large (small)."""
-    if isinstance(expr, Call) and expr.op == op:
-        return [part for arg in expr.args for part in _parts(op, arg)]
-    return [expr]
 
 
 def _union(*sets: Conditions) -> Conditions:

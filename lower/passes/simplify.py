@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
-from ...algo.tensor_expr.build import sub
 from ...algo.tensor_expr.expr import Call, Const, Expr, Index, indices_of, transform
 from ..ir import (
     AXES,
@@ -30,7 +29,7 @@ from ..ir import (
     substitute,
     with_,
 )
-from ..ranges import values_of
+from ..ranges import span_of, values_of
 
 Known = Mapping[str, Interval]
 NOTHING = Block(())
@@ -68,13 +67,13 @@ class _Simplifying:
 
     def loop(self, loop: For, known: Known) -> Stmt:
         lo, hi = self.expr(loop.lo, known), self.expr(loop.hi, known)
-        least, most = bounds(sub(hi, lo), known)
+        loop = with_(loop, lo=lo, hi=hi)
+        least, most = span_of(loop, known)
         if most is not None and most <= 0:
             return NOTHING
         once = least is not None and least >= 1 and most is not None and most <= loop.step
         if once and loop.kind not in AXES:
             return self.stmt(substitute(loop.body, {Index(loop.var): lo}), known)
-        loop = with_(loop, lo=lo, hi=hi)
         body = self.stmt(loop.body, {**known, loop.var: values_of(loop, known)})
         if body is NOTHING:
             return NOTHING

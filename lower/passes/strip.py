@@ -18,6 +18,7 @@ from ...algo.tensor_expr.expr import Expr, Index
 from ...sched.loop.machine import Machine
 from ..ir import Buffer, For, Function, Stmt, block, substitute
 from ..lanes import Scope, lanes, visit
+from ..ranges import span
 
 STRIP = 4
 LONGEST = 8
@@ -36,7 +37,7 @@ def strip(function: Function, machine: Machine) -> Function:
 def _vector(
     loop: For, buffers: Mapping[str, Buffer], known: Mapping[str, Interval], machine: Machine
 ) -> Stmt:
-    count = normalize(sub(loop.hi, loop.lo), known)
+    count = normalize(span(loop), known)
     most = bounds(count, known)[1]
     width = lanes(loop.body, buffers, machine)
     if most is not None and most <= LONGEST * width:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
-from ...algo.tensor_expr.build import add, compare, const, sub
+from ...algo.tensor_expr.build import add, compare, const
 from ...algo.tensor_expr.expr import Access, Const, Expr, Index, indices_of
 from ...algo.tensor_expr.expr import accesses as reads
 from ..ir import (
@@ -33,7 +33,7 @@ from ..ir import (
     with_,
 )
 from ..ir import walk as statements
-from ..ranges import values_of
+from ..ranges import most_iterations, values_of
 
 BUDGET = 2048
 """Statements that the copies of one loop may be."""
@@ -78,8 +78,7 @@ def _indexes(loop: For, registers: frozenset[str]) -> bool:
 
 
 def _copies(loop: For, known: Known) -> Stmt:
-    most = bounds(sub(loop.hi, loop.lo), known)[1]
-    count = None if most is None else max(0, -(-most // loop.step))
+    count = most_iterations(loop, known)
     if count is None or count * sum(1 for _ in statements(loop.body)) > BUDGET:
         return with_(loop, kind="serial")
     copies: list[Stmt] = []

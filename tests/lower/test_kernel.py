@@ -108,9 +108,9 @@ def test_lowering_is_quick(make):
     nest = make.matmul(1000, 1000, 1000)
     times = []
     for _ in range(4):
-        start = time.perf_counter()
+        start = time.process_time()
         lower(nest, "mm", machine=WIDE)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.15
 
 
@@ -420,3 +420,35 @@ def test_tile_of_row_products_in_lanes(make, k):
     lanes = [s.buffer for s in walk(full) if isinstance(s, Alloc) and ".lanes" in s.buffer.name]
     assert len(lanes) == (4 if k > 16 else 0)
     assert len([s for s in walk(full) if isinstance(s, Update) and s.buffer == "acc"]) == 4
+
+
+def test_bound_that_two_limits_share(make):
+    n = 11  # in 10*io .. min(10*io + 10, 11) there are 10 iterations at most, not 11
+    nest = make.nest(
+        {"x": ("input", "f4", (n,)), "y": ("output", "f4", (n,)), "t": ("temp", "f4", (n,))},
+        [
+            make.stmt("t", {"io": (0, 2), "i": (0, n)}, "t[i]", "x[i]", where=["i // 10 == io"]),
+            make.stmt("y", {"i": (0, n)}, "y[i]", "t[i]"),
+        ],
+        make.loop("io", {"t": "io", "y": "i // 10"}, make.loop("t.i", "i", "t", kind="unroll"),
+                  make.loop("ii", "i % 10", "y")),
+        [("t", "t", "stack", "io", None)],
+    )  # fmt: skip
+    x = make.whole(make.rng, (n,))
+    make.agrees(nest, {"x": x}, {"y": x})
+
+
+def test_lanes_of_a_cell_that_may_not_exist(make):
+    n, k = 11, 3  # y[4*io + 3] is outside in the last tile, where nothing is added to it
+    nest = make.nest(
+        {"x": ("input", "f4", (n, k)), "y": ("output", "f4", (n,))},
+        [
+            make.stmt("init", {"i": (0, n)}, "y[i]", "0.0:f32"),
+            make.stmt("update", {"i": (0, n), "k": (0, k)}, "y[i]", "x[i, k]", "sum"),
+        ],
+        make.loop("io", "i // 4", make.loop("init.ii", "i % 4", "init"),
+                  make.loop("ii", "i % 4", make.loop("k", "k", "update", kind="vector"),
+                            kind="unroll")),
+    )  # fmt: skip
+    x = make.whole(make.rng, (n, k))
+    make.agrees(nest, {"x": x}, {"y": x.sum(1)})
