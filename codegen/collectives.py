@@ -73,11 +73,17 @@ def reduction(reducer: str, dtype: DType, count: int) -> Op:
     return Op(f"all_reduce_{reducer}", params, (Equation("y", index, value),), ("y",))
 
 
-def all_gather(target: Array, sources: Sequence[Array], dim: int, meet: Callable[[], None]) -> None:
-    """target = the sources of all replicas, one after the other along `dim`."""
-    meet()  # every part is there
-    size = sources[0].shape[dim]
-    for replica, source in enumerate(sources):
+def all_gather(
+    target: Array, sources: Callable[[], Sequence[Array]], dim: int, meet: Callable[[], None]
+) -> None:
+    """target = the sources of all replicas, one after the other along `dim`.
+
+    `sources` is asked once every replica is here, and so has bound the arrays of this call.
+    """
+    meet()
+    parts = sources()
+    size = parts[0].shape[dim]
+    for replica, part in enumerate(parts):
         at = slice(replica * size, (replica + 1) * size)
-        np.copyto(target[(slice(None),) * dim + (at,)], source)
+        np.copyto(target[(slice(None),) * dim + (at,)], part)
     meet()  # nobody reads the parts any more

@@ -182,7 +182,7 @@ class _Shard:
                 return lambda: np.copyto(arrays[target], self._part(arrays[source], dim))
             case AllGather(source, target, dim, _):
                 return lambda: collectives.all_gather(
-                    arrays[target], [shard.arrays[source] for shard in shards], dim, meet
+                    arrays[target], lambda: [shard.arrays[source] for shard in shards], dim, meet
                 )
             case AllReduce():
                 sides = [shard.reductions[at] for shard in shards]
