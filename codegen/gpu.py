@@ -10,9 +10,10 @@ import numpy as np
 from ..algo.dtypes import DType, from_numpy
 from ..algo.errors import ScheduleError
 from ..algo.tensor_expr.op import Op
-from ..lower.ir import AXES, For, Function, walk
+from ..lower.ir import AXES, Function
 from ..lower.kernel import lower
 from ..sched.loop.machine import Machine
+from ..sched.loop.nest import loops
 from ..sched.loop.schedule import Schedule
 from . import cuda, nvptx, simt
 from .specialize import Signature, symbol
@@ -29,13 +30,13 @@ def kernel_of(op: Op, types: Types, schedule: Schedule) -> Function:
     Raises `ScheduleError` where the schedule binds no loop to a GPU axis.
     """
     signature = Signature(op, tuple((dtype, tuple(shape)) for dtype, shape in types))
-    function = lower(signature.nest(schedule), symbol(op.name), machine=MACHINE)
-    if not any(isinstance(s, For) and s.kind in AXES for s in walk(function.body)):
+    nest = signature.nest(schedule)
+    if not any(loop.kind in AXES for loop in loops(nest.tree)):
         raise ScheduleError(
             f"{op.name}: the schedule binds no loop to a GPU axis; "
             f'bind one, such as bind("i", "block.x")'
         )
-    return function
+    return lower(nest, symbol(op.name), machine=MACHINE)
 
 
 def ptx_of(op: Op, types: Types, schedule: Schedule, target: str = "sm_80") -> str:

@@ -200,11 +200,11 @@ def translate(texts: Sequence[str], limits: Limits) -> str:
         machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
             cpu=limits.target, features=f"+{limits.ptx}", opt=3
         )
-        whole, *others = (optimize(text, machine) for text in texts)
-        for other in others:
-            whole.link_in(other)
-        text: str = machine.emit_assembly(whole)
-    return text
+        whole = llvm.parse_assembly(f'target triple = "{TRIPLE}"')
+        for text in texts:
+            whole.link_in(optimize(text, machine))
+        ptx_text: str = machine.emit_assembly(whole)
+    return ptx_text
 
 
 if __name__ == "__main__":

@@ -116,6 +116,11 @@ def test_elementwise_with_a_last_partial_block():
     check(schedule, x, x[0].copy())
 
 
+@pytest.mark.parametrize("sizes", [(0, 4, 3), (5, 7, 0)])
+def test_no_elements_and_empty_sums(sizes):
+    check(Schedule(MATMUL).bind("i", "block.x").bind("j", "thread.x"), *matrices(*sizes))
+
+
 def test_wide_accesses():
     op = parse("Y[i,j] = 2 * X[i,j]", name="double")
     schedule = Schedule(op).vectorize("j", 4).bind("i", "block.x").bind("jo", "thread.x")
