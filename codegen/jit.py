@@ -49,23 +49,24 @@ def _initialize() -> None:
         llvm.initialize_native_asmparser()  # the thread pool pauses by inline assembly
 
 
-def target_machine(level: int = LEVEL) -> Any:
-    """A new LLVM target machine for this processor."""
+def target_machine(cpu: str | None = None, features: str | None = None) -> Any:
+    """A new LLVM target machine for this processor, or a lesser one of its kind."""
     _initialize()
-    features = llvm.get_host_cpu_features().flatten()
+    if cpu is None:
+        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=level, reloc="pic", codemodel="small"
+        cpu=cpu, features=features or "", opt=LEVEL, reloc="pic", codemodel="small"
     )
 
 
-def optimize(text: str, machine: Any, level: int = LEVEL) -> Any:
+def optimize(text: str, machine: Any) -> Any:
     """Parses, verifies and optimises LLVM IR text; returns LLVM's module."""
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses what codegen emitted: {error}\n{text}") from error
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options = llvm.create_pipeline_tuning_options(speed_level=LEVEL)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
@@ -124,10 +125,10 @@ class Native(Source):
     loaded: Loaded
 
 
-def object_code(text: str) -> bytes:
-    """The optimised object file of LLVM IR text."""
+def object_code(text: str, machine: Any = None) -> bytes:
+    """The optimised object file of LLVM IR text, for this processor or another machine."""
     with LOCK:
-        machine = target_machine()
+        machine = machine or target_machine()
         return bytes(machine.emit_object(optimize(text, machine)))
 
 

@@ -28,12 +28,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Native:
     """Machine code of loop IR text; call it with one array a parameter, written in place."""
 
-    def __init__(self, text: str, target: Target | None = None) -> None:
+    def __init__(self, text: str, target: Target | None = None, machine: Any = None) -> None:
         self.function: Function = parse_function(text)
         verify(self.function, final=True)
         self.emitted = emit(self.function, target or jit.host_target())
         self.text = str(self.emitted.module)
-        self.object = jit.object_code(self.text)
+        self.object = jit.object_code(self.text, machine)
         self.loaded = jit.Loaded(self.object)
         count = len(self.function.params) + 2
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * count)
