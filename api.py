@@ -365,6 +365,18 @@ def _call_loop_schedule(self: Schedule, *arrays: Any, out: Any = None) -> Any:
     return _runner_of(self)(*arrays, out=out)
 
 
+def _on(self: Schedule, device: str) -> Callable[..., Any]:
+    """The operator under this schedule on a GPU: "cuda:n", or "simt", one emulated on the host,
+    which finds races. Takes and returns arrays of the host."""
+
+    def call(*arrays: Any) -> Any:
+        from .codegen.gpu import run_on
+
+        return run_on(self.op, arguments(self.op, arrays), self, device)
+
+    return call
+
+
 def _runner_of(self: Schedule) -> Runner:
     return self.op.memo(f"runner {self.text}", lambda: Runner(self.op, self))  # type: ignore[no-any-return]
 
@@ -425,6 +437,7 @@ def bind() -> None:
                 "__call__": _call_loop_schedule,
                 "attach": _attach,
                 "detach": _detach,
+                "on": _on,
                 "source": _source,
             },
         ),

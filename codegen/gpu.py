@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..algo.dtypes import DType, from_numpy
-from ..algo.errors import ScheduleError
+from ..algo.errors import DeviceError, ScheduleError
 from ..algo.tensor_expr.op import Op
 from ..lower.ir import AXES, Function
 from ..lower.kernel import lower
@@ -42,6 +42,19 @@ def kernel_of(op: Op, types: Types, schedule: Schedule) -> Function:
 def ptx_of(op: Op, types: Types, schedule: Schedule, target: str = "sm_80") -> str:
     """The PTX text of an operator for inputs of these element types and shapes."""
     return nvptx.ptx(kernel_of(op, types, schedule), target)
+
+
+def run_on(op: Op, arrays: Sequence[Array], schedule: Schedule, device: str) -> Any:
+    """The results of an operator on a device: "simt" (or "simt:n") emulates, "cuda:n" is a GPU.
+
+    Raises `DeviceError` for a device that is not there, with what is missing.
+    """
+    kind, _, number = device.partition(":")
+    if kind not in ("simt", "cuda") or not (number or "0").isdecimal():
+        raise DeviceError(f"no device is called {device!r}; expected simt, simt:n, cuda or cuda:n")
+    if kind == "simt":
+        return emulate_op(op, arrays, schedule)
+    return run_op(op, arrays, schedule, int(number or 0))
 
 
 def emulate_op(op: Op, arrays: Sequence[Array], schedule: Schedule, seed: int = 0) -> Any:

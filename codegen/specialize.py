@@ -18,18 +18,18 @@ import numpy as np
 
 from ..algo import debug
 from ..algo.dtypes import DType
-from ..algo.errors import ShapeError, UnsupportedError
+from ..algo.errors import DeviceError, ShapeError, UnsupportedError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, evaluate
 from ..algo.tensor_expr.types import infer
-from ..lower.ir import Buffer, Function
+from ..lower.ir import AXES, Buffer, Function
 from ..lower.ir_parse import parse_function
 from ..lower.ir_print import print_function
 from ..lower.kernel import lower
 from ..sched.loop.default import default
 from ..sched.loop.machine import Machine
-from ..sched.loop.nest import Nest
+from ..sched.loop.nest import Nest, loops
 from ..sched.loop.schedule import Schedule
 from . import entry, jit, pool
 from .cache import compiler_digest, default_cache
@@ -192,6 +192,7 @@ def _compile(
 ) -> tuple[dict[str, Any], bytes]:
     op = signature.op
     nest = signature.nest(schedule)
+    _check_host(op, nest)
     function = lower(nest, symbol(op.name), _elements(signature, form), signature.machine)
     if not form.aligned:
         function = _unaligned(function)
@@ -210,6 +211,17 @@ def _compile(
         "schedule": "" if schedule is None else schedule.text,
     }
     return facts, code
+
+
+def _check_host(op: Op, nest: Nest) -> None:
+    """Refuses a schedule that is for a GPU."""
+    bound = next((loop for loop in loops(nest.tree) if loop.kind in AXES), None)
+    if bound is not None:
+        raise DeviceError(
+            f"{op.name}: loop {bound.name} is bound to {bound.kind}, so this schedule is for a GPU "
+            f'and the call is for the CPU; use schedule.on("cuda:0")(...), or schedule.on("simt")'
+            f"(...) to emulate it"
+        )
 
 
 def _kernel(signature: Signature, facts: Mapping[str, Any], code: bytes) -> NativeKernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from diptych.algo.dtypes import from_numpy
-from diptych.algo.errors import ScheduleError, ShapeError
+from diptych.algo.errors import DeviceError, ScheduleError, ShapeError
 from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
 from diptych.codegen.gpu import emulate_op, kernel_of, ptx_of
@@ -195,4 +195,23 @@ def test_threads_that_share_an_accumulator_are_refused():
         "register buffer C.register: several threads use one cell, and each thread has its own; "
         "bind the loops of every statement that uses it to the same thread axes, or use scope "
         "shared"
+    )
+
+
+def test_schedules_on_devices():
+    import diptych as dt
+
+    a, b = matrices(20, 12, 20)
+    matmul = dt.op("C[i,j] = sum(A[i,k] * B[k,j])", name="matmul")
+    schedule = matmul.schedule().bind("i", "block.x").bind("j", "thread.x")
+    np.testing.assert_allclose(schedule.on("simt")(a, b), a @ b, rtol=1e-5)
+    assert ".visible .entry matmul" in schedule.source("ptx", I=64, J=64, K=64)
+    with pytest.raises(DeviceError) as refused:
+        schedule.on("gpu")(a, b)
+    assert str(refused.value) == "no device is called 'gpu'; expected simt, simt:n, cuda or cuda:n"
+    with pytest.raises(DeviceError) as refused:
+        schedule(a, b)
+    assert str(refused.value) == (
+        "matmul: loop C.i is bound to block.x, so this schedule is for a GPU and the call is for "
+        'the CPU; use schedule.on("cuda:0")(...), or schedule.on("simt")(...) to emulate it'
     )
