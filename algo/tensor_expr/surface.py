@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from ..errors import OpError
 from ..location import Loc
 from .binding import BindingError, bind
-from .build import both
 from .expr import Access, Call, Const, Expr, Index, Range, Size, children, indices_of, walk
 from .lexer import fail
 from .op import Equation, Op, Param
@@ -85,7 +84,7 @@ def _equation(draft: Draft) -> Equation:
         raise draft.error(str(problem), problem.name) from None
     where: Expr | None = None
     for condition in bound.conditions:
-        where = both(where, condition)
+        where = condition if where is None else Call("and", (where, condition))
     return Equation(draft.tensor, draft.lhs, bound.rhs, bound.ranges, where, draft.reducer)
 
 

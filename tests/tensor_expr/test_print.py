@@ -176,6 +176,7 @@ def test_print_parse_gives_the_same_operator(op: Op) -> None:
         ("y[i] = (-1)**x[i] + x[i]**-1", "y[i] = (-1)**x[i] + x[i]**-1"),
         ("y[i] = (x[i] < 1) & ~(x[i] == 3) | b[i]", "y[i] = (x[i] < 1) & ~(x[i] == 3) | b[i]"),
         ("y[i] = x[i] where (0 <= i) & (i < N)", "y[i] = x[i] where 0 <= i < N"),
+        ("y[i] = x[i] where i > 1, i > 1", "y[i] = x[i] where i > 1, i > 1"),
         ("y[i] = 0 < x[i] <= 1", "y[i] = 0 < x[i] <= 1"),
         ("y[i] = 0 < x[i]", "y[i] = x[i] > 0"),
         ("y[i] = minimum(x[i], maximum(1, 2))", "y[i] = min(x[i], max(1, 2))"),
