@@ -36,15 +36,16 @@ class ProgramSpace:
         self.pairs = sorted(
             {(made[a].id, task.id) for task in launches for a in task.args if a in made}
         )
-        last = {a: n for n, task in enumerate(launches) for a in task.args}
-        self.kept = [
-            task.id
-            for task in launches
-            if not task.backward
-            and any(launches[last[r]].backward for r in task.results if r in last)
-        ]
+        self.kept = [task.id for task in launches if self._is_legal(("recompute", task.id))]
         self.names = sorted(task.id for task in launches)
         self._spaces: dict[str, LoopSpace] = {}
+
+    def _is_legal(self, call: tuple[str, str]) -> bool:
+        try:
+            GraphSchedule(self.graph).call(*call).tasks(self.graph)
+        except Error:
+            return False
+        return True
 
     @property
     def fingerprint(self) -> str:

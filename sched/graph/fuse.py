@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from ...algo.errors import GraphError, OpError
@@ -89,11 +90,27 @@ def fused(tasks: Tasks, chosen: Sequence[Task]) -> Task:
 
 def _composed(tasks: Tasks, parts: Sequence[Task], returns: Sequence[str]) -> Composed:
     """For all sizes where that can be proved, else for the sizes at hand."""
-    places = [Part(task.op, task.args, task.results) for task in parts if task.op is not None]
+    places = tuple(Part(task.op, task.args, task.results) for task in parts if task.op is not None)
+    names = sorted({name for part in places for name in (*part.args, *part.results)})
+    shapes = tuple((name, tasks.types[name].shape) for name in names)
+    found = _composition(places, tuple(returns), shapes)
+    if isinstance(found, OpError):
+        raise found
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _composition(
+    places: tuple[Part, ...], returns: tuple[str, ...], shapes: tuple[tuple[str, Any], ...]
+) -> Composed | OpError:
+    """Remembered, because every schedule of a program asks for much the same kernels."""
     try:
         return compose(places, returns)
     except OpError:
-        return compose(places, returns, {n: t.shape for n, t in tasks.types.items()})
+        try:
+            return compose(places, returns, dict(shapes))
+        except OpError as error:
+            return error
 
 
 def merged(tasks: Tasks, chosen: Sequence[Task]) -> Tasks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +144,7 @@ class Schedule:
     @staticmethod
     def parse(op: Op, text: str) -> Schedule:
         """The schedule that `text` makes; `ScheduleError` where it is not such text."""
-        from .text import calls
-
-        schedule = Schedule(op)
-        for name, args, keywords in calls(text):
-            schedule = schedule.call(name, *args, **keywords)
-        return schedule
+        return _parsed(op, text)
 
     def call(self, name: str, *args: Any, **keywords: Any) -> Schedule:
         """One more primitive by its name, as replaying does."""
@@ -206,6 +202,17 @@ class Schedule:
 
     def _repr_html_(self) -> str:
         return html(self.nest())
+
+
+@lru_cache(maxsize=512)
+def _parsed(op: Op, text: str) -> Schedule:
+    """Remembered, because plans and the tuner replay the same texts again and again."""
+    from .text import calls
+
+    schedule = Schedule(op)
+    for name, args, keywords in calls(text):
+        schedule = schedule.call(name, *args, **keywords)
+    return schedule
 
 
 PRIMITIVES = {
