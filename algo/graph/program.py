@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from .graph import Graph, Value
 from .interpret import interpret_tree
-from .trace import Arguments, arguments, trace
+from .trace import Arguments, Convention, arguments, trace
 from .tree import flatten
 
 
@@ -22,7 +21,7 @@ class Program:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.function = function
         self.name = name or getattr(function, "__name__", "program")
-        self.signature = inspect.signature(function)
+        self.convention = Convention(function)
         self.graphs: dict[Hashable, Graph] = {}
         self.__doc__ = function.__doc__
         self.__name__ = self.name
@@ -42,7 +41,7 @@ class Program:
 
     def arguments(self, *args: Any, **kwargs: Any) -> Arguments:
         """The arguments of a call, taken apart."""
-        return arguments(self.signature, args, kwargs)
+        return arguments(self.convention, args, kwargs)
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph for these arguments, which are arrays or `ArrayType`s in their place."""
@@ -61,7 +60,7 @@ class Program:
         return interpret_tree(self.graph_for(given), given.arrays)
 
     def __repr__(self) -> str:
-        return f"<program {self.name}{self.signature}>"
+        return f"<program {self.name}{self.convention.signature}>"
 
 
 def has_values(args: Any, kwargs: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,29 @@ class Arguments:
         return found
 
 
+class Convention:
+    """How a function is called: its parameters, and a quick way for plain positional calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.signature = inspect.signature(function)
+        parameters = self.signature.parameters.values()
+        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        self._plain = tuple(self.signature.parameters) if plain else None
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Every parameter's argument by name, defaults included, in the order of the parameters."""
+        if not kwargs and self._plain is not None and len(args) == len(self._plain):
+            return dict(zip(self._plain, args, strict=True))
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+
 def arguments(
-    function: Callable[..., Any] | inspect.Signature,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
+    convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> Arguments:
     """Takes the arguments of a call apart. Leaves are arrays, or `ArrayType`s standing for them."""
-    signature = function if isinstance(function, inspect.Signature) else inspect.signature(function)
-    bound = signature.bind(*args, **(kwargs or {}))
-    bound.apply_defaults()
-    leaves, structure = flatten(dict(bound.arguments))
+    leaves, structure = flatten(convention.bind(args, kwargs or {}))
     names, arrays, types = [], [], []
     static: list[Hashable] = []
     for name, leaf in zip(_names(structure), leaves, strict=True):
@@ -96,7 +110,9 @@ def trace(
     Parameters annotated like an operator's (`f32["B", 784]`) are checked, and the names declare
     sizes that schedules may speak of.
     """
-    given = args if isinstance(args, Arguments) else arguments(function, args, kwargs)
+    if not isinstance(args, Arguments):
+        args = arguments(Convention(function), args, kwargs)
+    given = args
     title = name or str(getattr(function, "__name__", "program"))
     dims = _declared(title, function, given)
     inputs = [Input(n, t) for n, t in zip(given.names, given.types, strict=True)]
@@ -137,13 +153,14 @@ def _type_of(leaf: Any) -> ArrayType | None:
     return None
 
 
-def _names(structure: Structure) -> list[str]:
+@lru_cache(maxsize=256)
+def _names(structure: Structure) -> tuple[str, ...]:
     """Input names: the parameter's, then the path inside it."""
-    return [
+    return tuple(
         name
         for key, part in zip(structure.keys, structure.parts, strict=True)
         for name in paths(part, key)
-    ]
+    )
 
 
 def _output(title: str, path: str, leaf: Any) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ...algo.errors import GraphError
+from ...algo.errors import GraphError, UnsupportedError
 from ...algo.graph.graph import Graph
 from ..loop.schedule import Schedule
 from ..loop.text import calls
@@ -90,8 +90,13 @@ class GraphSchedule:
         names = tuple(given for given in sizes if isinstance(given, str))
         return self.then(ParallelDo((*named, *axes.items()), names, devices))
 
-    def recompute(self, selector: str) -> GraphSchedule:
+    def recompute(self, selector: str | None = None, *, budget: str | None = None) -> GraphSchedule:
         """A node computed again for the backward pass, not kept. See `Recompute`."""
+        if budget is not None or selector is None:
+            raise UnsupportedError(
+                f"recompute(budget={budget}): choosing nodes by a memory budget is not supported "
+                'by this version; name the nodes, as in recompute("relu[0]")'
+            )
         return self.then(Recompute(selector))
 
     @overload
@@ -177,6 +182,12 @@ class GraphSchedule:
         from .file import read
 
         return read(program, Path(path))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = ", ".join(sorted(PRIMITIVES))
+        raise AttributeError(f"a graph schedule has no {name}; its primitives are {known}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GraphSchedule):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
+import diptych
 import numpy as np
 import pytest
+from diptych.algo.errors import ShapeError
 from diptych.algo.graph.graph import Graph
 from diptych.algo.graph.interpret import interpret
 from diptych.codegen.executor import Executor
@@ -54,6 +58,51 @@ def test_losses_fall(
         loss, *params = run(*params, *rest)
         losses.append(float(loss))
     assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("label", ["default", "replicas"])
+def test_a_label_out_of_range_is_an_error(
+    label: str, graphs: dict[str, Graph], inputs: dict[str, list[Any]]
+) -> None:
+    run = Executor(plan(graphs["mlp"], made(graphs["mlp"], label)))
+    labels = inputs["mlp"][-2].copy()
+    labels[-1] = 5  # in the last replica's part
+    with pytest.raises(ShapeError, match="an index read from an array is out of range"):
+        run(*inputs["mlp"][:-2], labels, inputs["mlp"][-1])
+    run(*inputs["mlp"])
+
+
+def test_a_kernel_under_a_loop_schedule(
+    graphs: dict[str, Graph], inputs: dict[str, list[Any]]
+) -> None:
+    graph, arrays = graphs["mlp"], inputs["mlp"]
+    schedule = GraphSchedule(graph).fuse("dense[0]", "relu[0]")
+    schedule = schedule.kernel("dense[0]+relu[0]", lambda kernel: kernel.split("y_2.j", 4))
+    execution = plan(graph, schedule)
+    assert "= dense[0]+relu[0] (scheduled)(" in str(execution)
+    for got, want in zip(Executor(execution)(*arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-6)
+
+
+def test_the_executor_needs_no_planner() -> None:
+    """What it imports, all the way down, holds no graph schedule and no planning."""
+    root = Path(diptych.__file__).parent
+    seen: set[Path] = set()
+    waiting = [root / "codegen" / "executor.py"]
+    while waiting:
+        file = waiting.pop()
+        if file in seen or not file.exists():
+            continue
+        seen.add(file)
+        for item in ast.walk(ast.parse(file.read_text())):
+            if isinstance(item, ast.ImportFrom) and item.level:
+                base = file.parents[item.level - 1].joinpath(*(item.module or "").split("."))
+                waiting += [base.with_suffix(".py"), base / "__init__.py"]
+                waiting += [base / f"{alias.name}.py" for alias in item.names]
+    names = {str(file.relative_to(root)) for file in seen}
+    assert "lower/plan.py" in names
+    assert not {n for n in names if n.startswith(("sched/graph/s", "sched/graph/p"))}
+    assert not {"lower/program.py", "lower/arena.py", "algo/graph/trace.py"} & names
 
 
 def test_steady_state_allocates_nothing_but_outputs(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diptych.algo.errors import FileFormatError, GraphError, ScheduleError
+from diptych.algo.errors import FileFormatError, GraphError, ScheduleError, UnsupportedError
 from diptych.algo.graph.graph import Graph
 from diptych.algo.graph.program import Program
 from diptych.sched.graph.schedule import GraphSchedule
@@ -233,6 +233,21 @@ def test_recompute_errors(net: Graph, training: Graph) -> None:
     )
     assert refusal(lambda: GraphSchedule(training).recompute("sub[0]")) == (
         "recompute(sub[0]): sub[0] is not in the forward part, so nothing would be saved"
+    )
+
+
+def test_what_is_not_supported_yet_is_refused(training: Graph) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        GraphSchedule(training).recompute(budget="64MiB")
+    assert str(error.value) == (
+        "recompute(budget=64MiB): choosing nodes by a memory budget is not supported by this "
+        'version; name the nodes, as in recompute("relu[0]")'
+    )
+    with pytest.raises(AttributeError) as missing:
+        GraphSchedule(training).pipeline(2)
+    assert str(missing.value) == (
+        "a graph schedule has no pipeline; its primitives are fuse, kernel, parallel_do, place, "
+        "recompute"
     )
 
 
