@@ -114,8 +114,8 @@ def chain(expr: Expr) -> tuple[Expr, list[tuple[str, Expr]]] | None:
     links.append(expr)
     links.reverse()
     for link, following in pairwise(links):
-        if link.args[1] is not following.args[0]:
-            return None
+        if link.args[1] is not following.args[0] or link.op[0] != following.op[0]:
+            return None  # lt and le go together, and gt and ge
     return links[0].args[0], [(link.op, link.args[1]) for link in links]
 
 
