@@ -77,7 +77,10 @@ def _call(f: Frame, op: str, args: list[Value]) -> Value:
     if op not in TABLE or any(arg.dtype is not dtype for arg in args):
         raise InternalError(f"{op} of {', '.join(arg.dtype.name for arg in args)} in loop IR")
     if dtype is i64:
-        symbolic = emit_index.arithmetic(f, op, args)
+        if op in _COMPARE:
+            symbolic = emit_index.compare(f, op, args[0], args[1])
+        else:
+            symbolic = emit_index.arithmetic(f, op, args)
         if symbolic is not None:
             return symbolic
     varies = any(arg.varies for arg in args)

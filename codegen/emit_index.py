@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ..algo.dtypes import i64
+import llvmlite.ir as ir
+
+from ..algo.dtypes import bool_, i64
 from .frame import Frame
-from .values import Value, is_vector, like
+from .values import I32, I64, Value, is_vector, like
+
+LIMIT = 1 << 30
 
 
 def arithmetic(f: Frame, op: str, args: list[Value]) -> Value | None:
@@ -70,3 +74,24 @@ def difference(f: Frame, a: Value, b: Value) -> Value:
     else:
         base = f.ib.sub(like(b.llvm, 0) if a.llvm is None else a.llvm, b.llvm)
     return Value(i64, base, a.bias - b.bias, a.step - b.step, a.data or b.data)
+
+
+def compare(f: Frame, op: str, a: Value, b: Value) -> Value | None:
+    """A comparison of symbolic values that differ between lanes, in lanes of 32 bits.
+
+    step * lane OP d, where d = b - a at lane 0 is the same for all lanes: brought into the range
+    of 32 bits it keeps its order to the few values of step * lane.
+    """
+    if any(x.llvm is not None and is_vector(x.llvm) for x in (a, b)):
+        return None
+    step = a.step - b.step
+    if not step or abs(step) * f.lanes >= LIMIT:
+        return None
+    d = f.scalar(difference(f, Value(i64, b.llvm, b.bias), Value(i64, a.llvm, a.bias)))
+    for limit, symbol in ((LIMIT, "<"), (-LIMIT, ">")):
+        edge = I64(limit)
+        d = f.ib.select(f.ib.icmp_signed(symbol, d, edge), d, edge)
+    lanes = ir.VectorType(I32, f.lanes)([I32(step * lane) for lane in range(f.lanes)])
+    signs = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+    found = f.ib.icmp_signed(signs[op], lanes, f.splat(f.ib.trunc(d, I32)))
+    return Value(bool_, found, data=a.data or b.data)

@@ -26,6 +26,8 @@ from .values import (
     shaped,
 )
 
+LONGEST_STEP = 4  # up to here, runs and shuffles are cheaper than a gather
+
 
 def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
     """buffer[indices] in every active lane."""
@@ -39,6 +41,8 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
         return from_memory(f, dtype, raw)
     if abs(offset.step) == 1 and not is_vector_offset(offset):
         raw = _load_run(f, storage, offset, ir.VectorType(element, n))
+    elif abs(offset.step) <= LONGEST_STEP and not is_vector_offset(offset) and f.mask is None:
+        raw = _load_steps(f, storage, offset, ir.VectorType(element, n))
     else:
         raw = _gather(f, storage, offset, ir.VectorType(element, n))
     return from_memory(f, dtype, raw)
@@ -166,6 +170,21 @@ def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> 
     else:
         raw = f.ib.call(_masked_load(f, vec, first.type), [first, I32(align), mask, vec(None)])
     return _reversed(f, _tag(f, storage, raw), offset)
+
+
+def _load_steps(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:
+    """Every second, third or fourth cell, from the runs that they span and nothing beyond."""
+    n, step = vec.count, abs(offset.step)
+    low = Value(i64, offset.llvm, offset.bias + min(0, offset.step) * (n - 1), 1)
+    starts = [k * n for k in range(step - 1)] + [(step - 1) * (n - 1)]
+    runs = [_load_run(f, storage, Value(i64, low.llvm, low.bias + s, 1), vec) for s in starts]
+    cells = [step * lane for lane in range(n)]
+    total, have = runs[0], [cell if cell < n else 0 for cell in cells]  # where each lane's cell is
+    for k in range(1, step):
+        pick = [n + c - starts[k] if c // n == k else h for c, h in zip(cells, have, strict=True)]
+        mask = ir.Constant(ir.VectorType(I32, n), [I32(index) for index in pick])
+        total, have = f.ib.shuffle_vector(total, runs[k], mask), list(range(n))
+    return _reversed(f, total, offset)
 
 
 def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None:

@@ -86,7 +86,9 @@ class Lanes:
         short = (f"v{self.count}" if is_vector(self.llvm) else "") + (
             f"i{scalar_type(self.llvm).width}"
             if not self.is_float
-            else "f64" if self.double else "f32"
+            else "f64"
+            if self.double
+            else "f32"
         )
         fn = self.unit.intrinsic(f"llvm.{intrinsic}.{short}", typ, [typ] * len(args))
         return self.make(self.ib.call(fn, args))
@@ -176,7 +178,9 @@ class Lanes:
 
     def bits(self) -> Lanes:
         """The bits of floats as integers."""
-        return self.make(self.ib.bitcast(self.llvm, self._as(ir.IntType(64 if self.double else 32))))
+        return self.make(
+            self.ib.bitcast(self.llvm, self._as(ir.IntType(64 if self.double else 32)))
+        )
 
     def as_float(self) -> Lanes:
         """Bits as floats."""

@@ -61,7 +61,21 @@ function part(x: param f32[16] align 4, y: param f32[16] align 4):
 """))  # fmt: skip
 
 
-@pytest.mark.parametrize("index", ["i", "7 - i", "2 * i", "3 * i + 1", "i // 2", "i % 3", "i * i"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        "i",
+        "7 - i",
+        "2 * i",
+        "14 - 2 * i",
+        "3 * i + 1",
+        "4 * i",
+        "30 - 4 * i",
+        "5 * i",
+        "i // 2",
+        "i * i",
+    ],
+)
 def test_loads_of_every_kind(native: Any, index: str) -> None:
     agree(native(f"""
 function loads(x: param f32[64] align 4, y: param f32[8] align 4):
@@ -145,6 +159,33 @@ function branches(x: param f32[16] align 4, y: param f32[16] align 4):
             if i < 5:
                 y[i] = 7.0:f32
 """))  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "==", "!="])
+def test_comparisons_of_indices(native: Any, op: str) -> None:
+    lines = [
+        f"        y[i] sum= where({left} {op} {right}, {2**n}.0:f32, 0.0:f32)"
+        for n, (left, right) in enumerate(
+            [
+                ("i", "3"),
+                ("5", "i"),
+                ("i", "n[0]"),
+                ("i + n[0]", "2 * i"),
+                ("2 * i", "6"),
+                ("i", "i"),
+            ]
+        )
+    ]
+    kernel = native(
+        "function compare(n: param i64[1] align 8, y: param f32[8] align 4):\n"
+        "    for i in 0 .. 8 vector(8):\n" + "\n".join(lines) + "\n"
+    )
+    for n in (3, -1, 2**40, -(2**40), 7):
+        ours = [np.array([n]), np.zeros(8, np.float32)]
+        theirs = [a.copy() for a in ours]
+        assert kernel(*ours) == 0
+        run.run(kernel.function, *theirs)
+        np.testing.assert_array_equal(ours[1], theirs[1])
 
 
 def test_where_reads_only_what_its_condition_asks_for(native: Any) -> None:

@@ -65,7 +65,7 @@ OPERATORS = {
     "matmul": (MATMUL, [floats(17, 23), floats(23, 31)]),
     "matmul f64": (MATMUL, [floats(9, 5, dtype=float), floats(5, 33, dtype=float)]),
     "matmul i32": (MATMUL, [np.arange(35, dtype=np.int32).reshape(5, 7), np.ones((7, 9), "i4")]),
-    "transposed": (parse("C[i,j] = sum(A[i,k]*B[j,k])", name="abt"), [floats(8, 40), floats(9, 40)]),
+    "abt": (parse("C[i,j] = sum(A[i,k]*B[j,k])", name="abt"), [floats(8, 40), floats(9, 40)]),
     "bias": (parse("y[i,j] = max(x[i,j] + b[j], 0)", name="bias"), [floats(6, 37), floats(37)]),
     "softmax": (SOFTMAX, [floats(5, 50)]),
     "layernorm": (
