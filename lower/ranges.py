@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
-from ..algo.tensor_expr.affine import Interval, bounds
+from ..algo.tensor_expr.affine import Interval, bounds, normalize
 from ..algo.tensor_expr.build import minimum, sub
-from ..algo.tensor_expr.expr import Call, Expr
+from ..algo.tensor_expr.expr import Call, Const, Expr
 from .ir import For
 
 
@@ -30,6 +30,9 @@ def span(loop: For) -> Expr:
 
     In `16*io .. min(16*io + 16, 50)` it is min(16, 50 - 16*io), which shows that 16 is the most.
     """
+    whole = normalize(sub(loop.hi, loop.lo))
+    if isinstance(whole, Const):
+        return whole
     parts = [sub(hi, lo) for hi in parts_of("min", loop.hi) for lo in parts_of("max", loop.lo)]
     return reduce(minimum, parts)
 

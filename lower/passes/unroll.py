@@ -86,5 +86,8 @@ def _copies(loop: For, known: Known) -> Stmt:
         value = normalize(add(loop.lo, const(n * loop.step)), known)
         copy = substitute(loop.body, {Index(loop.var): value})
         guard: Expr = normalize(compare("lt", value, loop.hi), known)
-        copies.append(copy if isinstance(guard, Const) else If(guard, copy))
+        if not isinstance(guard, Const):
+            copies.append(If(guard, copy))
+        elif guard.value:
+            copies.append(copy)
     return block(*copies) if copies else Block(())

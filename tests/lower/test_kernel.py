@@ -452,3 +452,20 @@ def test_lanes_of_a_cell_that_may_not_exist(make):
     )  # fmt: skip
     x = make.whole(make.rng, (n, k))
     make.agrees(nest, {"x": x}, {"y": x.sum(1)})
+
+
+def test_tile_with_two_ragged_sides(make):
+    n = 13  # c[i] += a[k] where k <= i: the first and the last iteration of a tile of i vary
+    nest = make.nest(
+        {"a": ("input", "f4", (n,)), "c": ("output", "f4", (n,))},
+        [
+            make.stmt("init", {"i": (0, n)}, "c[i]", "0.0:f32"),
+            make.stmt("update", {"i": (0, n), "k": (0, n)}, "c[i]", "a[k]", "sum", ["k <= i"]),
+        ],
+        make.loop("one", "0", make.loop("init.i", "i", "init"),
+                  make.loop("k", "k", make.loop("io", "i // 5",
+                            make.loop("ii", "i % 5", "update", kind="unroll")))),
+    )  # fmt: skip
+    a = make.whole(make.rng, (n,))
+    function = make.agrees(nest, {"a": a}, {"c": np.cumsum(a)})
+    assert sum(isinstance(s, Update) for s in walk(function.body)) == 5 + 5  # full and partial
