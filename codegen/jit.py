@@ -5,6 +5,7 @@ LLVM is entered under one lock.
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,9 @@ from .emit import Emitted, emit
 from .target import Target
 
 LOCK = threading.RLock()
+os.register_at_fork(  # no child is born while another thread is inside LLVM
+    before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+)
 LEVEL = 2
 
 

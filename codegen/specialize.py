@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -171,20 +173,23 @@ class NativeKernel:
         return jit.Source(emit(self.function, jit.host_target()))
 
 
-_building = threading.Lock()
+_building = threading.RLock()  # isl and the compiler's own tables know one thread at a time
+os.register_at_fork(
+    before=_building.acquire, after_in_parent=_building.release, after_in_child=_building.release
+)
 
 
 def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> NativeKernel:
     """The kernel for a signature, a schedule (None: the default one) and a form."""
     key = _key(signature, schedule, form)
-    found = default_cache().get(key)
-    if found is not None:
-        debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
-        return _kernel(signature, *found)
     with _building:
-        facts, code = _compile(signature, schedule, form)
-    default_cache().put(key, facts, code)
-    return _kernel(signature, facts, code)
+        found = default_cache().get(key)
+        if found is None:
+            found = _compile(signature, schedule, form)
+            default_cache().put(key, *found)
+        else:
+            debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
+    return _kernel(signature, *found)
 
 
 def _compile(
@@ -199,7 +204,14 @@ def _compile(
     debug.say(3, f"loop IR:\n{print_function(function)}")
     emitted = emit(function, jit.host_target(), noalias=form.separate)
     entry.add_entry(emitted, form.aligned)
+    start = time.perf_counter()
     code = jit.object_code(str(emitted.module))
+    took = time.perf_counter() - start
+    debug.say(2, f"{op.name}: {len(code)} bytes of code, LLVM took {1e3 * took:.0f} ms")
+    if debug.level() >= 4:
+        source = jit.Source(emitted)
+        debug.say(4, f"LLVM IR:\n{source.llvm}")
+        debug.say(5, f"assembly:\n{source.asm}")
     names = [p.name for p in op.params]
     facts = {
         "function": print_function(function),

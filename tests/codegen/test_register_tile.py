@@ -1,0 +1,60 @@
+"""A register tile of a matrix product: accumulators in registers, and only multiply-adds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from diptych.codegen import jit
+from diptych.codegen.host import machine
+
+LANES = machine().lanes(4)
+ROWS, VECTORS = (8, 3) if machine().registers == 32 else (4, 2)
+COLUMNS = VECTORS * LANES
+K = 64
+
+
+def tile() -> str:
+    """C[r, v] += A[r, k] * B[k, v] in a register buffer, its loops unrolled."""
+    cells = [(r, v * LANES) for r in range(ROWS) for v in range(VECTORS)]
+
+    def each(pad: int, body: str) -> str:
+        lines = []
+        for r, first in cells:
+            loop = f"for j{pad} in {first} .. {first + LANES} vector({LANES}):"
+            lines += [" " * pad + loop, " " * (pad + 4) + body.format(r=r, j=f"j{pad}")]
+        return "\n".join(lines)
+
+    size = f"f32[{ROWS}, {COLUMNS}]"
+    return f"""
+function tile(A: param f32[{ROWS}, {K}] align 4, B: param f32[{K}, {COLUMNS}] align 4, C: param {size}):
+    alloc acc: register {size}:
+{each(8, "acc[{r}, {j}] = 0.0:f32")}
+        for k in 0 .. {K}:
+{each(12, "acc[{r}, {j}] sum= A[{r}, k] * B[k, {j}]")}
+{each(8, "C[{r}, {j}] = acc[{r}, {j}]")}
+"""  # noqa: E501
+
+
+@pytest.mark.skipif("x86" not in jit.host_target().triple, reason="reads x86 assembly")
+@pytest.mark.skipif(not jit.host_target().fma, reason="needs fused multiply-add")
+def test_the_inner_loop_spills_nothing(native: Any) -> None:
+    kernel = native(tile())
+    asm = jit.Source(kernel.emitted).asm
+    blocks = re.split(r"^\.L\w+:.*$", asm, flags=re.MULTILINE)
+    inner = max(blocks, key=lambda block: block.count("vfmadd"))
+    body = inner.split("\n\tj")[0]  # up to the jump back
+    assert body.count("vfmadd") % (ROWS * VECTORS) == 0 and "vfmadd" in body
+    assert "rsp" not in body and "vmulps" not in body and "vaddps" not in body
+    assert set(re.findall(r"\tv(\w+)", body)) <= {"fmadd231ps", "fmadd213ps", "fmadd132ps",
+                                                  "broadcastss", "movups", "movaps"}  # fmt: skip
+
+
+def test_its_values(native: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((ROWS, K), np.float32), rng.random((K, COLUMNS), np.float32)
+    c = np.zeros((ROWS, COLUMNS), np.float32)
+    assert native(tile())(a, b, c) == 0
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
