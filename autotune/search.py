@@ -97,7 +97,7 @@ class Search:
             self.trials is None or found.trials < self.trials
         ):
             if not queue:
-                queue = self._propose(rng, measured, seen, ranker)
+                queue = self._propose(rng, measured, seen, ranker, start + self.seconds)
                 if not queue:
                     break
             point, text = queue.pop(0)
@@ -127,6 +127,7 @@ class Search:
         measured: Sequence[tuple[float, Point]],
         seen: set[str],
         ranker: Ranker,
+        deadline: float,
     ) -> list[tuple[Point | None, str]]:
         """The next few candidates: legal, new, and the most promising of many."""
         elite = [point for _, point in sorted(measured, key=lambda m: m[0])[:6]]
@@ -141,6 +142,8 @@ class Search:
             pool = [point for _, point in sorted(zip(scores, pool, strict=True), key=lambda p: p[0])]
         chosen: list[tuple[Point | None, str]] = []
         for point in pool:
+            if time.monotonic() > deadline:
+                break
             text = self.space.text(point)
             if text is None or text in seen or any(text == other for _, other in chosen):
                 continue

@@ -7,6 +7,7 @@ the best costs only itself. It talks over stdin and stdout.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import pickle
@@ -60,6 +61,7 @@ def forked(task: Any, candidate: str, best: float | None, timeout: float) -> Out
             used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_HEADROOM,) * 2)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            faulthandler.disable()  # a candidate that crashes is one line, not a page
             sys.stdout = sys.stderr
             try:
                 outcome = trial(task, candidate, best)

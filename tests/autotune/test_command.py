@@ -1,0 +1,123 @@
+"""The `autotune` and `diptych` commands, as a user calls them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.autotune.cli import autotune, diptych
+
+EXAMPLES = Path(dt.__file__).parent / "examples"
+TEXT = "C[i,j] = sum(A[i,k]*B[k,j])"
+
+
+def test_an_operator_text_is_tuned_and_the_file_replays(tmp_path: Path) -> None:
+    file = tmp_path / "mm.sched"
+    types = ["-i", "A=f32[64,48]", "-i", "B=f32[48,80]"]
+    records = ["--records", str(tmp_path / "records")]
+    args = [TEXT, *types, "-o", str(file), "--time", "20", "--trials", "4", *records]
+    assert autotune(args) == 0
+    op = dt.op(TEXT)
+    rng = np.random.default_rng(0)
+    a, b = rng.random((64, 48), np.float32), rng.random((48, 80), np.float32)
+    np.testing.assert_allclose(op.with_schedule(file, strict=True)(a, b), a @ b, rtol=1e-5)
+    assert len((tmp_path / "records").read_text().splitlines()) >= 3
+    assert "# sizes: " in file.read_text()
+
+
+def test_a_file_is_tuned_by_sizes(tmp_path: Path) -> None:
+    target = f"{EXAMPLES / 'matmul.py'}:matmul"
+    sizes = ["-s", "M=32", "-s", "N=32", "-s", "K=32"]
+    file = tmp_path / "mm.sched"
+    assert autotune([target, *sizes, "-o", str(file), "--time", "10", "--trials", "2"]) == 0
+    assert file.read_text().startswith("# diptych loop schedule, format 1\n")
+
+
+def test_a_program_is_tuned_at_both_levels(tmp_path: Path) -> None:
+    target = f"{EXAMPLES / 'digits.py'}:step"
+    inputs = f"{EXAMPLES / 'digits.py'}:example"
+    file = tmp_path / "digits.sched"
+    args = [target, "--inputs", inputs, "--both", "-o", str(file), "--time", "40", "--trials", "3"]
+    assert autotune(args) == 0
+    assert file.read_text().startswith("# diptych graph schedule, format 1\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([TEXT], "autotune: C: give sizes, for example -s I=64\n"),
+        (
+            [TEXT, "-i", "A=f33[2,2]"],
+            "autotune: -i 'A=f33[2,2]': expected NAME=TYPE[SIZES], such as A=f32[64,64]\n",
+        ),
+        ([TEXT, "-i", "Z=f32[2,2]"], "autotune: -i 'Z=f32[2,2]': C has no input Z, only A, B\n"),
+        ([TEXT, "-s", "Q=2"], "autotune: -s 'Q=2': C has no size Q, only I, K, J\n"),
+        ([TEXT, "-s", "I=x"], "autotune: -s 'I=x': expected NAME=NUMBER, such as M=1024\n"),
+        ([TEXT, "--both"], f"autotune: {TEXT} is an operator: --both is for programs\n"),
+        (
+            ["missing.py:op"],
+            "autotune: missing.py: no such file (expected file.py:name, or operator text)\n",
+        ),
+    ],
+)
+def test_mistakes_exit_with_2(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert autotune([*args, "-o", "unused.sched"]) == 2
+    assert capsys.readouterr().err == message
+
+
+def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path) -> None:
+    """R46, thin: exit code 130 within 2 s, a loadable file, no process left over."""
+    file = tmp_path / "mm.sched"
+    args = [TEXT, "-i", "A=f32[128,128]", "-i", "B=f32[128,128]", "-o", str(file), "--time", "90"]
+    code = "import sys; from diptych.autotune.cli import autotune; sys.exit(autotune(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", code, *args], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    children = _children(process.pid)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - start < 4
+    assert process.returncode == 130, err
+    assert f"interrupted; the best so far is in {file}" in err
+    dt.Schedule.load(dt.op(TEXT), file)
+    time.sleep(0.3)
+    assert children and not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+    assert [p.name for p in tmp_path.iterdir()] == ["mm.sched"]
+
+
+def _children(pid: int) -> list[str]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return path.read_text().split() if path.exists() else []
+
+
+def test_doctor_names_versions_and_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert diptych(["doctor"]) == 0
+    text = capsys.readouterr().out
+    for word in ("python", "diptych", "islpy", "llvmlite", "LLVM", "host", "ptxas"):
+        assert f"\n{word}" in "\n" + text
+
+
+def test_show_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mm.sched"
+    dt.op(TEXT).schedule().split("i", 8).save(file)
+    assert diptych(["show", str(file)]) == 0
+    assert 'split("i", 8)' in capsys.readouterr().out
+    assert diptych(["verify", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 1 primitive of C, all legal\n"
+    file.write_text(file.read_text().replace('split("i", 8)', 'parallel("k")'))
+    assert diptych(["verify", str(file)]) == 2
+    assert "C[0,0] is updated by k=0 and by k=1" in capsys.readouterr().err
