@@ -12,7 +12,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Expr
 from .dependences import Dependence, dependences
 from .names import index_of
-from .nest import Loop, Nest, Stmt, leaves
+from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
 from .relations import from_data, primed, same_element, text
 from .storage import reads
@@ -140,6 +140,8 @@ def check_concurrent(nest: Nest, loop: Loop, who: str) -> None:
 def _remedy(nest: Nest, loop: Loop, found: str, who: str) -> str:
     free = [index_of(item.name) for item in _candidates(nest, loop) if _is_free(nest, item, who)]
     verb = who.partition("(")[0]
+    if loop.kind != "serial":
+        return f"loop {loop.name} is {loop.kind}: its iterations run at once"
     instead = f"{verb} on {' or '.join(free)}" if free else ""
     if "updated by" in found and "and by" in found:
         rfactor = f"use rfactor({index_of(loop.name)})"
@@ -176,6 +178,15 @@ def check_lanes(nest: Nest, loop: Loop, who: str) -> None:
     found = conflict(nest, loop, horizontal, who)
     if found is not None:
         raise ScheduleError(f"{who}: {found}; {_remedy(nest, loop, found, who)}")
+
+
+def check_marks(nest: Nest, who: str) -> None:
+    """Raises unless every loop that is marked so may run its iterations at once."""
+    for loop in loops(nest.tree):
+        if loop.kind == "vector":
+            check_lanes(nest, loop, who)
+        elif loop.kind not in ("serial", "unroll"):
+            check_concurrent(nest, loop, who)
 
 
 def _one_element(nest: Nest, loop: Loop, touch: Touch, who: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Expr, Index, substitute
-from .carried import check_dependence, check_order
+from .carried import check_dependence, check_marks, check_order
 from .copies import own_dims
 from .dependences import dependences
 from .flow import check_flow
@@ -83,6 +83,7 @@ class ComputeAt(Primitive):
             if names & {dep.src, dep.dst}:
                 check_dependence(after, dep, self.who)
         check_flow(after, [tensor], self.who)
+        check_marks(after, self.who)
 
     def _group(self, nest: Nest) -> list[Stmt]:
         """The statements that compute the tensor and its accumulator, in program order."""
@@ -196,7 +197,9 @@ class ComputeWith(Primitive):
 
     def legal(self, nest: Nest) -> None:
         self._parts(nest)
-        check_order(nest, self.apply(nest), self.who)
+        after = place(self.apply(nest))
+        check_order(nest, after, self.who)
+        check_marks(after, self.who)
 
     def _parts(self, nest: Nest) -> tuple[Seq, int]:
         """The sequence in which the nests are neighbours, and the first one's position."""

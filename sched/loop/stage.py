@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Access, Expr, Index, transform
+from .carried import check_marks
 from .copies import copy, mirrored, plain
 from .flow import check_flow
 from .layout import parse_layout
@@ -70,7 +71,9 @@ class Stage(Primitive):
                     f"{self.who}: elements of {buffer.tensor} are chosen by data when it is "
                     f"written{at(stmt)}; a tile of it is not known"
                 )
-        check_flow(place(self.apply(nest)), [buffer.tensor], self.who)
+        after = place(self.apply(nest))
+        check_flow(after, [buffer.tensor], self.who)
+        check_marks(after, self.who)
 
     def _buffer(self, nest: Nest, loop: Loop) -> Buffer:
         """The buffer that holds the tensor under the loop: the accumulator, where there is one."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from .carried import check_concurrent, check_dependence, check_lanes
+from .carried import check_dependence, check_marks
 from .dependences import dependences
 from .flow import check_flow
-from .nest import Nest, loops
+from .nest import Nest
 
 
 def validate(nest: Nest, who: str = "schedule") -> None:
     """Raises `ScheduleError` unless the nest computes what its kernel says."""
     for dep in dependences(nest.kernel.stages):
         check_dependence(nest, dep, who)
-    for loop in loops(nest.tree):
-        if loop.kind == "vector":
-            check_lanes(nest, loop, who)
-        elif loop.kind not in ("serial", "unroll"):
-            check_concurrent(nest, loop, who)
+    check_marks(nest, who)
     check_flow(nest, (b.tensor for b in nest.buffers.values() if b.pinned), who)

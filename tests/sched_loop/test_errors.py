@@ -243,6 +243,17 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         SHIFTED, lambda s: s.compute_with("t", "y", "i"),
         "compute_with(t, y, i): y[0] reads t[1] before it is written (mm.py:10)",
     ),
+    "compute_with of parallel loops": (
+        "S[i] = a[i] * 2\nR[i] = S[i] - where(i > 0, S[i-1], 0)",
+        lambda s: s.parallel("S.i").parallel("R.i").compute_with("S", "R", "i"),
+        "compute_with(S, R, i): S[0] is written by i=0 and read by i=1 (mm.py:10); loop R.i is "
+        "parallel: its iterations run at once",
+    ),
+    "stage an accumulator of lanes": (
+        MATMUL, lambda s: s.vectorize("k").stage("C", at="k"),
+        "stage(C, at=k): C[0,0] is read by k=0 and written by k=1 (mm.py:9); loop C.k is vector: "
+        "its iterations run at once",
+    ),
     "compute_with of no neighbours": (
         TRIO, lambda s: s.compute_with("t", "y", "i"),
         "compute_with(t, y, i): the nests of t and y do not follow each other directly, in this "

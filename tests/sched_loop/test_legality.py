@@ -186,6 +186,25 @@ def collides(run: Any, at: Any, nest: Nest, loop: Loop, *, lanes: bool) -> bool:
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name != "gather"])
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(rng=st.randoms(use_true_random=False))
+def test_marks_stay_right(name: str, run: Any, value: Any, rng: random.Random) -> None:
+    """Loops that were marked first are still concurrent after what follows."""
+    nest = bound(name)
+    for _ in range(rng.choice([2, 4, 6])):
+        loop = rng.choice(list(loops(nest.tree))).name
+        mark = rng.choice([Parallel(loop), Vectorize(loop)])
+        primitive = rng.choice([mark, draw_primitive(rng, nest)])
+        try:
+            nest = primitive.step(nest)
+        except ScheduleError:
+            continue
+    for loop in loops(nest.tree):
+        if loop.kind in ("parallel", "vector"):
+            assert not collides(run, value, nest, loop, lanes=loop.kind == "vector"), show(nest)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name != "gather"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(rng=st.randoms(use_true_random=False))
 def test_concurrent_loops(name: str, run: Any, value: Any, rng: random.Random) -> None:
     nest = bound(name)
     for _ in range(rng.choice([0, 1, 2, 3])):
