@@ -9,7 +9,7 @@ any time within a launch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..algo.dtypes import i64
@@ -83,6 +83,15 @@ def record(stmt: Stmt, shadows: Mapping[str, Shadows], thread: Expr, here: Expr)
     return recorder.stmt(stmt)
 
 
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """That `cond` holds is a race of some kind, with the thread of the stamp `other`."""
+
+    cond: Expr
+    kind: int
+    other: Expr
+
+
 class _Recorder:
     def __init__(self, shadows: Mapping[str, Shadows], me: Expr, here: Expr) -> None:
         self.shadows, self.me, self.here = shadows, me, here
@@ -93,8 +102,8 @@ class _Recorder:
             case Store(buffer, index, _) if buffer in self.shadows:
                 before.append(self.write(self.shadows[buffer], index))
             case Update(buffer, index, _, _) if buffer in self.shadows:
-                before.append(self.read(self.shadows[buffer], index))
-                before.append(self.write(self.shadows[buffer], index))
+                # Whom a read meets, the write meets too.
+                before.append(self.write(self.shadows[buffer], index, updates=True))
         return block(*before, rebuild(stmt, self.stmt))
 
     def reads(self, expr: Expr) -> Iterator[Stmt]:
@@ -113,61 +122,67 @@ class _Recorder:
 
     def read(self, to: Shadows, index: tuple[Expr, ...]) -> Stmt:
         reader, other = to.of("reader", index), to.of("other", index)
-        stmts = [self.meet(to, index, READ, "writer")]
+        races = [self.written(to, index, READ)]
+        stamps: list[Stmt] = []
         if to.shared:
-            unwritten = compare("lt", to.of("writer", index), _clock(BLOCK))
-            stmts.append(self.report(unwritten, to, index, UNWRITTEN, to.of("writer", index)))
+            races.append(self.unwritten(to, index))
         else:
             first = to.of("first", index)
-            stmts.append(If(compare("lt", first, _clock(LAUNCH)), self.stamp(first)))
-        stmts.append(
+            stamps.append(If(compare("lt", first, _clock(LAUNCH)), self.stamp(first)))
+        stamps.append(
             If(
                 compare("lt", reader, _clock(EPOCH)),
                 self.stamp(reader),
                 If(compare("ne", reader, self.me), self.stamp(other)),
             )
         )
-        return block(*stmts)
+        return block(self.report(to, index, races), *stamps)
 
-    def write(self, to: Shadows, index: tuple[Expr, ...]) -> Stmt:
-        stmts = [
-            self.meet(to, index, WRITE, "writer"),
-            self.meet(to, index, OVERWRITE, "reader"),
-            self.meet(to, index, OVERWRITE, "other"),
-        ]
+    def write(self, to: Shadows, index: tuple[Expr, ...], updates: bool = False) -> Stmt:
+        races = [self.written(to, index, WRITE)]
+        for role in ("reader", "other"):
+            stamp = to.of(role, index)
+            races.append(_Race(self.now(stamp), OVERWRITE, stamp))
         if not to.shared:
             first = to.of("first", index)
-            earlier = _both(
-                compare("ge", first, _clock(LAUNCH)), compare("lt", first, _clock(BLOCK))
-            )
-            stmts.append(self.report(earlier, to, index, OVERWRITE, first))
-        return block(*stmts, self.stamp(to.of("writer", index)))
+            races.append(_Race(_earlier(first), OVERWRITE, first))
+        elif updates:
+            races.append(self.unwritten(to, index))
+        return block(self.report(to, index, races), self.stamp(to.of("writer", index)))
 
-    def meet(self, to: Shadows, index: tuple[Expr, ...], kind: int, role: str) -> Stmt:
-        """A report, if the stamp of `role` is another thread's of this epoch or another block's."""
-        stamp = to.of(role, index)
-        meets = _both(compare("ge", stamp, _clock(EPOCH)), compare("ne", stamp, self.me))
-        if role == "writer" and not to.shared:
-            earlier = _both(
-                compare("ge", stamp, _clock(LAUNCH)), compare("lt", stamp, _clock(BLOCK))
-            )
-            meets = Call("or", (meets, earlier))
-        return self.report(meets, to, index, kind, stamp)
+    def written(self, to: Shadows, index: tuple[Expr, ...], kind: int) -> _Race:
+        """Another thread wrote in this epoch, or another block in this launch."""
+        stamp = to.of("writer", index)
+        meets = self.now(stamp)
+        return _Race(meets if to.shared else Call("or", (meets, _earlier(stamp))), kind, stamp)
 
-    def report(
-        self, cond: Expr, to: Shadows, index: tuple[Expr, ...], kind: int, other: Expr
-    ) -> Stmt:
+    def unwritten(self, to: Shadows, index: tuple[Expr, ...]) -> _Race:
+        stamp = to.of("writer", index)
+        return _Race(compare("lt", stamp, _clock(BLOCK)), UNWRITTEN, stamp)
+
+    def now(self, stamp: Expr) -> Expr:
+        """Is a stamp another thread's of this epoch?"""
+        return _both(compare("ge", stamp, _clock(EPOCH)), compare("ne", stamp, self.me))
+
+    def report(self, to: Shadows, index: tuple[Expr, ...], races: Sequence[_Race]) -> Stmt:
+        """Reports the first of the races that there is, unless there was one before."""
         cell: Expr = const(0)
         for at, stride in zip(index, contiguous(to.buffer.shape), strict=True):
             cell = add(cell, Call("mul", (at, const(stride))))
+        *others, last = races
+        kind: Expr = const(last.kind)
+        cond, other = last.cond, last.other
+        for race in reversed(others):
+            kind = Call("where", (race.cond, const(race.kind), kind))
+            other = Call("where", (race.cond, race.other, other))
+            cond = Call("or", (race.cond, cond))
         fields = {
-            KIND: const(kind), BUFFER: const(to.number), CELL: cell, ME: self.me, OTHER: other,
+            KIND: kind, BUFFER: const(to.number), CELL: cell, ME: self.me, OTHER: other,
             HERE: self.here, AT_BLOCK: _clock(BLOCK),
         }  # fmt: skip
-        first = compare("eq", Access(REPORT.name, (const(KIND),)), const(0))
-        # KIND last: what is read as "no report yet" stays so until all else is written.
+        none_yet = compare("eq", Access(REPORT.name, (const(KIND),)), const(0))
         stores = [Store(REPORT.name, (const(at),), value) for at, value in fields.items()]
-        return If(_both(cond, first), block(*stores[1:], stores[0]))
+        return If(cond, If(none_yet, block(*stores)))
 
     def stamp(self, cell: Access) -> Stmt:
         return Store(cell.tensor, cell.indices, self.me)
@@ -175,6 +190,11 @@ class _Recorder:
 
 def _clock(place: int) -> Expr:
     return Access(CLOCK.name, (const(place),))
+
+
+def _earlier(stamp: Expr) -> Expr:
+    """Is a stamp another block's of this launch?"""
+    return _both(compare("ge", stamp, _clock(LAUNCH)), compare("lt", stamp, _clock(BLOCK)))
 
 
 def _both(a: Expr, b: Expr) -> Expr:

@@ -73,7 +73,7 @@ RACES = {
         r"no barrier between"
     ),
     "y[0] sum= x[t]": (
-        r"race in f on y\[0\]: block \(\), thread \(x=\d\) reads what thread \(x=\d\) wrote, with "
+        r"race in f on y\[0\]: block \(\), thread \(x=\d\) writes what thread \(x=\d\) wrote, with "
         r"no barrier between"
     ),
     "y[t] = S[t]": (
