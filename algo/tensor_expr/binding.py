@@ -100,9 +100,16 @@ def _close(reduce: Reduce, taken: frozenset[str], given: _Given) -> Reduce:
     stay = [name for name in names if not _sinks(name, reduce)]
     own = tuple(stay) if reduce.indices == OPEN else reduce.indices
     for name in own:
+        if name in given.left:
+            raise BindingError(
+                f"{reduce.reducer} reduces over {name}, which the equation itself runs over; "
+                f"use another name",
+                name,
+            )
         if name in taken:
             raise BindingError(
-                f"index {name} is already bound outside this {reduce.reducer}; use another name",
+                f"{reduce.reducer} reduces over {name}, which a reducer around it binds already; "
+                f"use another name",
                 name,
             )
     if reduce.indices == OPEN:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from .binding import OPEN
@@ -26,6 +27,7 @@ def sum(e: Any, /, *args: Any, **options: Any) -> Any:
     """
     if isinstance(e, Term):
         return _reduce("sum", e, args, **options)
+    e = list(e) if isinstance(e, Iterator) else e
     items = _terms(e)
     if items is not None and not args and not options:
         return functools.reduce(lambda a, b: binary("add", a, b), items)
@@ -100,6 +102,7 @@ def _extreme(
 ) -> Any:
     if isinstance(e, Term) and not args:
         return _reduce(name, e, (), **options)
+    e = list(e) if isinstance(e, Iterator) else e
     terms = [e, *args] if args else _terms(e)
     if terms is not None and builtins.any(isinstance(t, Term) or _owner(t) for t in terms):
         if options:

@@ -199,7 +199,10 @@ y[i]=3x[i]
       ^ ParseError: expected an operator or the end of the line, got 'x'
 
 y[i]=sum(a[i,k]*max(b[k],over=k))
-             ^ OpError: index k is already bound outside this max; use another name
+             ^ OpError: max reduces over k, which a reducer around it binds already; use another name
+
+y[i] = sum(x[i], over=i)
+  ^ OpError: sum reduces over i, which the equation itself runs over; use another name
 
 y[i]=1_0.5_0 + 0x + 1e
           ^ ParseError: expected an operator or the end of the line, got '_0'

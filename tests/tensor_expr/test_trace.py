@@ -66,6 +66,7 @@ def equation(make: Callable[..., Any], *params: str) -> str:
          "max(A[i,k]) + max(max(x[i], 0), x[j])"),
         (lambda A, B, x: min([x[i], x[j]]) * min(A[i, k]), "min(x[i], x[j]) * min(A[i,k])"),
         (lambda A, B, x: sum([x[i], x[j], 1]), "x[i] + x[j] + 1"),
+        (lambda A, B, x: sum(A[i, n] for n in range(2)), "A[i,0] + A[i,1]"),
         (lambda A, B, x: minimum(x[i], 1) + maximum(1, x[j]), "min(x[i], 1) + max(1, x[j])"),
         (lambda A, B, x: sum(A[i, k], over=(k,), where=k <= i, dtype=f64),
          "sum(A[i,k], where=k <= i, dtype=f64)"),
