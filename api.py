@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .algo.dtypes import DType, f32, f64, from_numpy
+from .algo.dtypes import DType, f32, from_numpy, promote, promote_weak
 from .algo.errors import DTypeError, GradientError, GraphError, ScheduleError, ShapeError
 from .algo.graph import build
 from .algo.graph.graph import Graph, Value
@@ -106,7 +107,7 @@ class Runner:
 def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     """The arguments as arrays of types that fit, or an error that says which does not.
 
-    A Python scalar takes its parameter's annotated type, else the widest float of the arrays.
+    A Python scalar takes its parameter's annotated type, else that of the arrays it meets.
     """
     if len(arrays) != len(operator.params):
         names = ", ".join(p.name for p in operator.params)
@@ -114,13 +115,12 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
             f"{operator.name} takes {len(operator.params)} arrays ({names}), {len(arrays)} given"
         )
     given = [from_numpy(a.dtype) for a in arrays if isinstance(a, (np.ndarray, np.generic))]
-    scalar = f64 if f64 in given or not any(t.is_float for t in given) else f32
     out: list[Array] = []
     for param, array in zip(operator.params, arrays, strict=True):
         wanted = param.type.dtype
         if not isinstance(array, np.ndarray):
             if isinstance(array, (bool, int, float)) and not isinstance(array, np.generic):
-                out.append(np.asarray(array, _scalar_type(wanted, scalar, array).numpy))
+                out.append(np.asarray(array, (wanted or _weak(array, given)).numpy))
                 continue
             array = np.asarray(array)
         found = from_numpy(array.dtype)
@@ -133,10 +133,11 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     return out
 
 
-def _scalar_type(wanted: DType | None, scalar: DType, value: bool | int | float) -> DType:
-    if wanted is not None:
-        return wanted
-    return from_numpy(np.asarray(value).dtype) if isinstance(value, (bool, int)) else scalar
+def _weak(value: bool | int | float, given: Sequence[DType]) -> DType:
+    """The type of a Python scalar among arrays: theirs, as far as it can hold it (NEP 50)."""
+    if not given or isinstance(value, bool):
+        return from_numpy(np.asarray(value).dtype)
+    return promote_weak(reduce(promote, given), value)
 
 
 def _call(self: Op, *arrays: Any, out: Any = None) -> Any:

@@ -1,0 +1,168 @@
+"""Calling operators: schedules attached and scoped, fallbacks with one warning, bad arguments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+
+TEXT = "C[i,j] = sum(A[i,k] * B[k,j])"
+
+
+def arrays(m: int, n: int, k: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(m)
+    a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+def test_a_redefined_operator_is_never_stale() -> None:
+    space: dict[str, Any] = {"dt": dt}
+    x = np.arange(5, dtype=np.float32)
+    results = []
+    for body in ("x[i] + 1", "x[i] * 2"):
+        cell = f"i = dt.indices('i')\n@dt.op\ndef f(x):\n    y = dt.tensor('y')\n    y[i] = {body}\n    return y\n"
+        exec(compile(cell, "<cell>", "exec"), space)
+        results.append(space["f"](x))
+    np.testing.assert_array_equal(results[0], x + 1)
+    np.testing.assert_array_equal(results[1], x * 2)
+
+
+def test_attach_and_detach_reach_equal_operators() -> None:
+    op, same = dt.op(TEXT), dt.op(TEXT)
+    fast = op.schedule().split("i", 4).unroll("ii")
+    a, b = arrays(9, 7, 5)
+    assert "ii" not in same.source("ir", I=9, J=7, K=5)
+    try:
+        fast.attach()
+        np.testing.assert_array_equal(same(a, b), a @ b)
+        assert dt.api.attached(same) == fast
+    finally:
+        fast.detach()
+    assert dt.api.attached(same) is None
+
+
+def test_schedules_are_scoped() -> None:
+    op = dt.op(TEXT)
+    with dt.schedules(op.schedule().split("i", 4)):
+        assert dt.api.attached(op) is not None
+    assert dt.api.attached(op) is None
+
+
+def test_a_schedule_that_does_not_fit_falls_back_with_one_warning() -> None:
+    op = dt.op(TEXT)
+    schedule = op.schedule().unroll("k")
+    big = arrays(2, 3, 100_000)
+    run = op.with_schedule(schedule)
+    with pytest.warns(RuntimeWarning, match="the default runs instead: unroll") as seen:
+        np.testing.assert_array_equal(run(*big), big[0] @ big[1])
+        run(*big)
+    assert len(seen) == 1
+    with pytest.raises(dt.ScheduleError, match=r"unroll\(k\)"):
+        op.with_schedule(schedule, strict=True)(*big)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = arrays(2, 3, 6)
+        np.testing.assert_array_equal(run(*small), small[0] @ small[1])
+
+
+def test_a_schedule_of_another_operator_is_refused() -> None:
+    one, other = dt.op("y[i] = x[i] + 1"), dt.op("y[i] = x[i] + 2")
+    with pytest.raises(dt.ScheduleError) as refused:
+        one.with_schedule(other.schedule())
+    assert str(refused.value) == (
+        f"this schedule was made for another operator:\n{other.text}\nnot for\n{one.text}"
+    )
+
+
+def test_wrong_arguments_are_named() -> None:
+    op = dt.op("f(A: f32[N], B: f32[N]) -> y:\n  y[i] = A[i] + B[i]")
+    x = np.ones(3, np.float32)
+    with pytest.raises(dt.ShapeError) as count:
+        op(x)
+    assert str(count.value) == "f takes 2 arrays (A, B), 1 given"
+    with pytest.raises(dt.DTypeError) as dtype:
+        op(x, x.astype(np.float64))
+    assert str(dtype.value) == (
+        "f: B is declared f32, an array of f64 came; convert it with .astype('float32')"
+    )
+    with pytest.raises(dt.ShapeError) as size:
+        op(x, np.ones(4, np.float32))
+    assert "3 from A dim 0, 4 from B dim 0" in str(size.value)
+
+
+def test_python_scalars_take_a_fitting_type() -> None:
+    op = dt.op("f(x: [N], a: []) -> y:\n  y[i] = x[i] * a")
+    x = np.arange(4, dtype=np.float32)
+    assert op(x, 2).dtype == np.float32
+    assert op(x.astype(np.int16), 2).dtype == np.int16
+    np.testing.assert_array_equal(op(x, 0.5), x * np.float32(0.5))
+    assert op(x, 0.5).dtype == np.float32
+
+
+def test_vjp_and_grad() -> None:
+    op = dt.op("f(x: f64[N], n: i64[N]) -> y:\n  y[] = sum(x[i] ** 3 * n[i])")
+    x, n = np.array([1.0, 2.0, -1.0]), np.array([1, 2, 3])
+    value, pull = dt.vjp(op, x, n)
+    gx, gn = pull(np.float64(2.0))
+    np.testing.assert_allclose(value, np.sum(x**3 * n))
+    np.testing.assert_allclose(gx, 2 * 3 * x**2 * n)
+    assert gn is None
+    np.testing.assert_allclose(dt.grad(op)(x, n), 3 * x**2 * n)
+    with pytest.raises(dt.GradientError) as integer:
+        dt.grad(op, 1)(x, n)
+    assert str(integer.value) == "grad of f by n: it is an integer"
+    vector = dt.op("g(x: f64[N]) -> y:\n  y[i] = x[i] ** 2")
+    with pytest.raises(dt.GradientError) as shape:
+        dt.grad(vector)(x)
+    assert str(shape.value) == "grad of g: expected a scalar result, shape (3,) came; use dt.vjp"
+
+
+def test_source_needs_sizes_or_a_call() -> None:
+    op = dt.op(TEXT)
+    with pytest.raises(dt.ShapeError) as unknown:
+        op.source("llvm")
+    assert str(unknown.value) == (
+        "C: call it first, or give sizes: source('llvm', I=64, K=64, J=64)"
+    )
+    assert "define" in op.source("llvm", I=8, J=8, K=8)
+    op(*arrays(5, 6, 7))
+    assert "ret" in op.source("asm")
+    with pytest.raises(dt.ScheduleError) as kind:
+        op.source("pdf", I=8, J=8, K=8)
+    assert str(kind.value) == "source('pdf'): expected llvm, asm, ir or ptx"
+
+
+def test_a_first_call_compiles_quickly_and_later_ones_are_cheap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loose bounds for a busy machine; the benchmark gives the figures."""
+    monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path))
+    op = dt.op("y[i] = a[i] + b[i]")
+    a = np.ones(16, np.float32)
+    op(a, a)
+    best = min(_timed(op, a) for _ in range(50))
+    assert best < 40e-6
+
+
+def _timed(op: Any, a: Any) -> float:
+    start = time.perf_counter()
+    op(a, a)
+    return time.perf_counter() - start
+
+
+def test_a_fresh_process_can_use_everything() -> None:
+    code = (
+        "import numpy as np, diptych as dt\n"
+        f"mm = dt.op({TEXT!r})\n"
+        "a = np.ones((3, 4), np.float32); b = np.ones((4, 5), np.float32)\n"
+        "assert (mm(a, b) == 4).all()\n"
+    )
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
