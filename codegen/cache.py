@@ -145,9 +145,7 @@ def parse_size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-@cache
-def compiler_digest() -> str:
-    """A digest of the compiler itself: what it compiled before it changed is not used after."""
+def _digest() -> str:
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for folder in ("algo", "sched", "lower", "codegen"):
@@ -155,3 +153,7 @@ def compiler_digest() -> str:
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+COMPILER = _digest()
+"""Of the compiler itself, taken when it is imported: what another version made is not used."""

@@ -34,7 +34,7 @@ from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest, loops
 from ..sched.loop.schedule import Schedule
 from . import entry, jit, pool
-from .cache import compiler_digest, default_cache
+from .cache import COMPILER, default_cache
 from .emit import emit
 from .host import machine as host_machine
 
@@ -255,7 +255,7 @@ def _kernel(signature: Signature, facts: Mapping[str, Any], code: bytes) -> Nati
 def _key(signature: Signature, schedule: Schedule | None, form: Form) -> str:
     """Everything on which the object depends."""
     parts = [
-        compiler_digest(),
+        COMPILER,
         llvmlite.__version__,
         llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten(),
