@@ -1,10 +1,11 @@
 """From "instance d adds v(d) to dX[h(d)]" to "dX[y] is the sum of v(d) over those d with h(d) = y".
 
 The equalities y = h(d) stay in the domain. Those that determine an index by themselves are solved
-by substitution: a bare index (`A[i,k]`: the element is named by i and k), or one index with
-coefficient 1 or -1 (`h[t-1]`: t is y+1). What is left (`2*h + r == y`) is a condition of the sum,
-and isl makes loops of it that visit no other instance. What a substituted index's range says of
-the element remains as a condition, unless it holds for every element.
+by substitution: a bare index (`A[i,k]`: the element is named by i and k), one index with
+coefficient 1 or -1 (`h[t-1]`: t is y+1), or an index of the result with such a coefficient
+(`X[h+r]`: h is y-r, and the taps r stay loops). What is left (`2*h + r == y`) is a condition of
+the sum, and isl makes loops of it that visit no other instance. What a substituted index's range
+says of the element remains as a condition, unless it holds for every element.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ..algo.tensor_expr.affine import is_affine, linear, normalize
-from ..algo.tensor_expr.build import add, compare, conjuncts, sub
+from ..algo.tensor_expr.build import add, both, compare, conjuncts, sub
 from ..algo.tensor_expr.canonical import Linear
 from ..algo.tensor_expr.domains import counterexample
 from ..algo.tensor_expr.expr import (
@@ -100,6 +101,7 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
         {index: r for index, r in ranges.items() if isinstance(index, Index)},
         [substitute(c, fresh) for c in where],
         substitute(substitute(value, {access: here}), fresh),
+        {fresh[e] for e in statement.lhs if e in fresh},
     )
     system.solve()
     inside = [_between(place(dim), Const(0), extent) for dim, extent in enumerate(shape)]
@@ -135,10 +137,14 @@ def _hint(index: Expr) -> str | None:
 class _System:
     """The conditions on a contribution, and the indices that they determine."""
 
-    def __init__(self, bound: dict[Index, Range], where: list[Expr], value: Expr) -> None:
+    def __init__(
+        self, bound: dict[Index, Range], where: list[Expr], value: Expr, outer: set[Expr]
+    ) -> None:
         self.bound = bound
-        self.limits = [c for c in where if _is_bound(c)]
-        self.where = [c for c in where if c not in self.limits]
+        self.outer = outer
+        self.given = [c for c in where if _is_bound(c)]
+        self.where = [c for c in where if c not in self.given]
+        self.limits: list[Expr] = []
         self.value = value
 
     def solve(self) -> None:
@@ -149,8 +155,10 @@ class _System:
             self.limits += _between(meaning, limits.lo, limits.hi)
             values: dict[Expr, Expr] = {index: meaning}
             self.value = substitute(self.value, values)
-            self.where = [c for c in (_put(c, values) for c in self.where) if c is not None]
-            self.limits = [c for c in (_put(c, values) for c in self.limits) if c is not None]
+            self.where, self.given, self.limits = (
+                [c for c in (_put(c, values) for c in conditions) if c is not None]
+                for conditions in (self.where, self.given, self.limits)
+            )
 
     def _determined(self) -> tuple[Index, Expr] | None:
         equalities = [c for c in self.where if isinstance(c, Call) and c.op == "eq"]
@@ -165,24 +173,34 @@ class _System:
             if form is None:
                 continue
             here = [i for i in self.bound if form.of(i) or form.inside(i.name)]
-            if len(here) == 1 and form.of(here[0]) in (1, -1) and not form.inside(here[0].name):
-                return here[0], _solved(form, here[0])
+            for index in here:
+                plain = form.of(index) in (1, -1) and not form.inside(index.name)
+                if plain and (len(here) == 1 or index in self.outer):
+                    return index, _solved(form, index)
         return None
 
     def term(self, known: list[Expr]) -> Term:
-        """The contribution, without conditions that hold anyway where all of `known` do."""
+        """The contribution, without conditions that hold anyway where all of `known` do.
+
+        Of an instance that a substituted index puts outside its range, the value is 0: a guard in
+        the value, as at the border of a padded image, keeps the loops whole. Other conditions
+        bound the sum.
+        """
         ranges = tuple(Range(index.name, r.lo, r.hi) for index, r in self.bound.items())
         for index, r in self.bound.items():
             known = known + _between(index, r.lo, r.hi)
-        where = list(dict.fromkeys(self.where))
-        known = known + [c for c in where if is_affine(c)]
-        needed = [c for c in dict.fromkeys(self.limits) if not implied(c, known)]
+        known = known + [c for c in self.where if is_affine(c)]
+        needed = [c for c in dict.fromkeys(self.given + self.limits) if not implied(c, known)]
         for condition in list(needed):
             others = [c for c in needed if c is not condition]
             if implied(condition, known + others):
                 needed = others
-        where += [written(c) for c in needed]
-        return Term(ranges, tuple(where), normalize(self.value), ())
+        names = {r.index for r in ranges}
+        guards = [c for c in needed if c not in self.given and names & set(indices_of(c))]
+        where = [*self.where, *(written(c) for c in needed if c not in guards)]
+        guard = _conjunction(guards)
+        value = self.value if guard is None else Call("where", (guard, self.value, Const(0)))
+        return Term(ranges, tuple(dict.fromkeys(where)), normalize(value), ())
 
 
 def _is_bound(condition: Expr) -> bool:
@@ -232,9 +250,19 @@ def written(condition: Expr) -> Expr:
         if op == "ge":  # rest - atom >= 0
             return compare("lt", atom, normalize(add(rest.expr, Const(1))))
         return compare("ge", atom, normalize(add(rest.expr, Const(1))))  # rest - atom < 0
-    left = Linear({x: c for x, c in form.terms.items() if c > 0}, max(form.const, 0))
-    right = Linear({x: -c for x, c in form.terms.items() if c < 0}, max(-form.const, 0))
-    return compare(op, left.expr, right.expr)
+    return compare(op, normalize(a), normalize(b))
+
+
+def _conjunction(conditions: Sequence[Expr]) -> Expr | None:
+    """All of the conditions; two bounds of one value stand together, as in 0 <= y - r < N."""
+    groups: dict[Expr, Expr | None] = {}
+    for condition in map(written, conditions):
+        assert isinstance(condition, Call)
+        groups[condition.args[0]] = both(groups.get(condition.args[0]), condition)
+    out: Expr | None = None
+    for group in groups.values():
+        out = both(out, group)
+    return out
 
 
 def implied(condition: Expr, known: Iterable[Expr]) -> bool:

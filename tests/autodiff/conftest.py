@@ -61,6 +61,7 @@ OPERATORS: dict[str, Case] = {
     "softmax": (SOFTMAX, ((3, 5),)),
     "layernorm": (LAYERNORM, ((3, 6), (6,), (6,))),
     "conv2d": ("O[n,k,h,w] = sum(X[n,c,2*h+r,2*w+s] * W[k,c,r,s])", ((2, 2, 6, 7), (3, 2, 2, 3))),
+    "conv1d": ("O[n,k,h] = sum(X[n,c,h+r] * W[k,c,r])", ((2, 2, 6), (3, 2, 3))),
     "max_pool": ("Y[y,x] = max(X[2*y+p,2*x+q]) where p in 0:2, q in 0:2", ((6, 5),)),
     "embedding": ("o[b,t,d] = W[idx[b,t],d]", ((5, 3), np.array([[1, 4, 1], [0, 1, 4]]))),
     "cumsum": (CUMSUM, ((6,),)),

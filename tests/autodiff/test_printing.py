@@ -34,6 +34,12 @@ O_dW(X: [N, C, X_2, X_3], W: [K, C, R, S], dO) -> dW:
     dO: [N, K, (X_2-R)//2+1, (X_3-S)//2+1]
     dW[k,c,r,s] = sum(X[n,c,2*h+r,2*w+s] * dO[n,k,h,w]) where r in 0:R, s in 0:S
 """,
+    ("conv1d", "X"): """
+O_dX(X: [N, C, X_2], W: [K, C, R], dO) -> dX:
+    dO: [N, K, X_2-R+1]
+    dX[n,c,y] = sum(where(0 <= y - r < X_2 - R + 1, dO[n,k,y-r] * W[k,c,r], 0), over=(k, r))\
+ where n in 0:N, c in 0:C, y in 0:X_2, k in 0:K, r in 0:R
+""",
     ("softmax", "x"): """
 softmax_dx(x: [I, J], dy: [I, J]) -> dx:
     m[i] = max(x[i,j])
@@ -124,12 +130,16 @@ u_da(a: [N], dy: [N]) -> da:
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "wrt"), EXPECTED, ids="-".join)
+@pytest.mark.parametrize(("name", "wrt"), EXPECTED)
 def test_text(texts: dict[str, str], name: str, wrt: str) -> None:
     assert adjoint(parse(texts[name]), wrt).text == EXPECTED[name, wrt].strip()
 
 
 SECOND = {
+    ("conv1d", "X", "dO"): """
+O_dX_ddO(W: [K, C, R], ddX: [N, C, X_2]) -> ddO:
+    ddO[n,k,y] = sum(ddX[n,c,r+y] * W[k,c,r]) where y in 0:X_2-R+1
+""",
     ("matmul", "A", "dC"): """
 C_dA_ddC(B: [K, J], ddA: [I, K]) -> ddC:
     ddC[i,j] = sum(ddA[i,k] * B[k,j])
@@ -156,7 +166,7 @@ o_dW_ddo(idx: [B, T], ddW: [W_0, D]) -> ddo:
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "wrt", "again"), SECOND, ids="-".join)
+@pytest.mark.parametrize(("name", "wrt", "again"), SECOND)
 def test_the_adjoint_of_an_adjoint(texts: dict[str, str], name: str, wrt: str, again: str) -> None:
     found = adjoint(adjoint(parse(texts[name]), wrt), again)
     assert found.text == SECOND[name, wrt, again].strip()
