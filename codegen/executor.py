@@ -66,10 +66,14 @@ class Executor:
 
     def __init__(self, plan: Plan, compile: Compile = compile_kernel) -> None:
         self.plan = plan
-        self.kernels = {
-            name: compile(spec.op, [(t.dtype, t.shape) for t in spec.types], spec.schedule)
-            for name, spec in plan.kernels.items()
-        }
+        made: dict[tuple[Any, ...], Kernel] = {}
+        self.kernels: dict[str, Kernel] = {}
+        for name, spec in plan.kernels.items():
+            key = (spec.op, spec.types, spec.schedule)
+            if key not in made:
+                types = [(t.dtype, t.shape) for t in spec.types]
+                made[key] = compile(spec.op, types, spec.schedule)
+            self.kernels[name] = made[key]
         self.pools = {device: Pool(threads()) for device in plan.arenas if device != "cpu"}
         self.replicas = Replicas(plan.replicas)
         self._lock = threading.Lock()

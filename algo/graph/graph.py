@@ -156,7 +156,7 @@ class Result(Value):
     type: ArrayType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Graph:
     """A program at given argument types.
 
@@ -173,3 +173,16 @@ class Graph:
     ids: Mapping[Apply, str]
     structure: Any = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes>"
+
+    def __str__(self) -> str:
+        from .print import print_graph
+
+        return print_graph(self)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"

@@ -39,7 +39,7 @@ class GraphSchedule:
         object.__setattr__(self, "primitives", tuple(primitives))
         object.__setattr__(self, "_memo", {})
         graphs = [program] if isinstance(program, Graph) else getattr(program, "traced", ())
-        for graph in graphs:
+        for graph in graphs[-1:]:
             self.tasks(graph)
 
     if TYPE_CHECKING:
@@ -54,22 +54,31 @@ class GraphSchedule:
         """The schedule with one more primitive."""
         return GraphSchedule(self.program, (*self.primitives, primitive))
 
-    def tasks(self, graph: Graph, last: int = 9) -> Tasks:
-        """The tasks of a graph under this schedule, every primitive checked; `last` is the phase
-        to stop after."""
+    def tasks(self, graph: Graph) -> Tasks:
+        """The tasks of a graph under this schedule, every primitive checked."""
+        known: tuple[Graph, Tasks] | None = self._memo.get("tasks")
+        if known is None or known[0] is not graph:
+            known = self._memo["tasks"] = (graph, with_copies(self._applied(graph)))
+        return known[1]
+
+    def _applied(self, graph: Graph) -> Tasks:
         tasks = tasks_of(graph)
-        fusions = [p for p in self.primitives if isinstance(p, Fuse)]
-        for phase in range(last + 1):
+        for phase in sorted({kind.phase for kind in PRIMITIVES.values()}):
             here = [primitive for primitive in self.primitives if primitive.phase == phase]
             for _, primitive in sorted(
                 [(primitive.rank(tasks), primitive) for primitive in here], key=lambda p: p[0]
             ):
                 tasks = primitive.step(tasks)
-            if phase == Fuse.phase and all(fusion.selectors for fusion in fusions):
-                named = [s for fusion in fusions for s in fusion.selectors]
-                apart = {select(tasks, selector, "fuse").id for selector in named}
-                tasks = fuse_by_default(tasks, apart)
-        return with_copies(tasks)
+            if phase == Fuse.phase:
+                tasks = self._fused_by_default(tasks)
+        return tasks
+
+    def _fused_by_default(self, tasks: Tasks) -> Tasks:
+        fusions = [primitive for primitive in self.primitives if isinstance(primitive, Fuse)]
+        if not all(fusion.selectors for fusion in fusions):
+            return tasks
+        named = [selector for fusion in fusions for selector in fusion.selectors]
+        return fuse_by_default(tasks, {select(tasks, name, "fuse").id for name in named})
 
     # The primitives. What each does stands at its class.
 

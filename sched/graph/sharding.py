@@ -351,11 +351,19 @@ def _with_global(op: Op, symbol: str, extent: int) -> Op:
             case Cast(dtype, arg):
                 return Cast(dtype, value(arg))
             case Reduce(reducer, indices, body, ranges, where, dtype):
-                return Reduce(reducer, indices, value(body), ranges, where, dtype)
+                cond = None if where is None else value(where)
+                return Reduce(reducer, indices, value(body), ranges, cond, dtype)
         return expr
 
     equations = tuple(
-        Equation(eq.tensor, eq.lhs, value(eq.rhs), eq.ranges, eq.where, eq.reducer)
+        Equation(
+            eq.tensor,
+            eq.lhs,
+            value(eq.rhs),
+            eq.ranges,
+            None if eq.where is None else value(eq.where),
+            eq.reducer,
+        )
         for eq in op.equations
     )
     return Op(op.name, op.params, equations, op.returns, op.shapes, op.locations)

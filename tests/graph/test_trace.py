@@ -54,6 +54,9 @@ def test_the_text_of_a_graph() -> None:
         "  result.hidden = relu[0]"
     )
     assert "test_trace.py" in print_graph(graph, locations=True)
+    assert str(graph) == print_graph(graph)
+    assert repr(graph) == "<graph two_layers: 3 inputs, 3 nodes>"
+    assert "relu[0]: f32[2,3]" in graph._repr_html_()
 
 
 def test_it_means_what_the_function_means() -> None:

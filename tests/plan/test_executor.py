@@ -89,6 +89,15 @@ def test_other_axes_than_the_first(replicas: int, interpreted: Any) -> None:
     assert not np.shares_memory(found[3], x)
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_empty_batch(replicas: int, interpreted: Any) -> None:
+    x, b = np.zeros((0, 6), np.float32), np.ones(6, np.float32)
+    graph = trace(columns, (x, b))
+    made = plan(graph, GraphSchedule(graph).parallel_do(x=0, devices=replicas))
+    for got, want in zip(Executor(made, interpreted)(x, b), interpret(graph, [x, b]), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_arguments_of_any_layout(interpreted: Any) -> None:
     x = np.arange(48, dtype=np.float32).reshape(8, 6)[::2, ::-1]
     b = np.arange(12, dtype=np.float32)[::2]

@@ -48,6 +48,13 @@ def test_mean_keeps_its_global_divisor() -> None:
     assert found.op.text == "mean(x: f32[N]) -> m:\n    m[] = sum(x[n]) / 12"
 
 
+def test_a_size_in_a_condition_is_global_too() -> None:
+    text = "count(x: f32[N, K]) -> m:\n  m[k] = sum(1, over=(n,), where=x[n,k] < N)"
+    found = local(text, (Split(0), (12, 3)))
+    assert found.results == (SUM,)
+    assert "x[n,k] < 12" in found.op.text
+
+
 def test_a_divisor_that_is_not_split_stays_a_symbol() -> None:
     found = local("mean(x: f32[N, K]) -> m:\n  m[n] = sum(x[n,k]) / K", (Split(0), (12, 3)))
     assert found.results == (Split(0),)
