@@ -14,9 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import DType, bf16, bool_, f64, i64, promote
+from ..dtypes import DType, bf16, bool_, f32, f64, i64, promote
 from ..errors import InternalError, OpError
-from .expr import Access, Call, Cast, Const, Expr, Index, Range, Reduce, Size, accesses, transform
+from .contraction import contract
+from .expr import (
+    Access,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    Size,
+    accesses,
+    indices_of,
+    transform,
+)
 from .operations import OPERATIONS
 from .reducers import REDUCERS
 
@@ -263,6 +277,11 @@ class Evaluator:
         reducer = REDUCERS[expr.reducer]
         given = {r.index: r for r in expr.ranges}
         ranges = tuple(given[name] for name in expr.indices)
+        whole = self.extend(box, ranges)
+        if expr.reducer == "sum" and expr.where is None and whole.mask is None:
+            product = yield from self._contraction(expr, whole, len(ranges))
+            if product is not None:
+                return product
         total: Array | None = None
         result: DType | None = None
         for part in self.parts(box, ranges):
@@ -280,6 +299,26 @@ class Evaluator:
             total = found if total is None else UFUNCS[reducer.combine](total, found)
         assert total is not None and result is not None
         return Typed(self.convert(total, result), result)
+
+    def _contraction(
+        self, expr: Reduce, box: Box, own: int
+    ) -> Generator[tuple[Expr, Box], Typed, Typed | None]:
+        """The sum over a product of two floats of the accumulator's type, if that is what it is."""
+        match expr.body:
+            case Call("mul", (left, right)):
+                pass
+            case _:
+                return None
+        for factor in (left, right):
+            if math.prod(box.grid[name].size for name in indices_of(factor)) > LIMIT:
+                return None
+        a = yield left, box
+        b = yield right, box
+        kind = expr.dtype or a.dtype
+        if a.dtype is not kind or b.dtype is not kind or kind not in (f32, f64):
+            return None
+        found = contract(a.array, b.array, box.shape, own)
+        return None if found is None else Typed(self.convert(found, kind), kind)
 
     def combine(self, combine: str, values: Array, axes: tuple[int, ...], kind: DType) -> Array:
         """`values` combined along `axes`, in the accumulator's type."""

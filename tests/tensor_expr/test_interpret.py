@@ -471,3 +471,28 @@ def test_random_operators_agree_with_a_scalar_loop(integer: bool) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=op.text)
 
     check()
+
+
+def test_sums_of_products_contract_their_factors() -> None:
+    a, b = floats(5, 3, 1), floats(5, 1, 4)
+    found = evaluate.contract(a, b, (5, 3, 4), 1)
+    assert found is not None and found.shape == (3, 4)
+    np.testing.assert_allclose(found, (a * b).sum(0), rtol=1e-5)
+    found = evaluate.contract(floats(1, 3), floats(3), (5, 3), 1)
+    assert found is None  # every instance counts five times
+
+
+@pytest.mark.parametrize(
+    ("product", "expected"),
+    [
+        ("A[i,k] * B[k,j]", lambda a, b: a @ b),
+        ("A[i,k] * A[i,k]", lambda a, b: np.broadcast_to((a * a).sum(1)[:, None], (4, 2))),
+        ("A[i,k] * 2.0", lambda a, b: np.broadcast_to((a * 2).sum(1)[:, None], (4, 2))),
+        ("A[i,k] * (A[i,k] * B[k,j])", lambda a, b: (a * a) @ b),
+        ("A[i,0] * B[0,j]", lambda a, b: 6 * a[:, :1] * b[:1]),
+    ],
+)
+def test_products_of_every_shape(product: str, expected: Callable[..., Any]) -> None:
+    a, b = floats(4, 6), floats(6, 2)
+    text = f"f(A: [I, K], B: [K, J]) -> y: y[i,j] = sum({product}, over=(k in 0:K,)) where j in 0:J"
+    agrees(run(text, a, b), expected(a, b))
