@@ -53,24 +53,26 @@ def _initialize() -> None:
         llvm.initialize_native_asmparser()  # the thread pool pauses by inline assembly
 
 
-def target_machine(cpu: str | None = None, features: str | None = None) -> Any:
+def target_machine(
+    cpu: str | None = None, features: str | None = None, level: int = LEVEL
+) -> Any:
     """A new LLVM target machine for this processor, or a lesser one of its kind."""
     _initialize()
     if cpu is None:
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=cpu, features=features or "", opt=LEVEL, reloc="pic", codemodel="small"
+        cpu=cpu, features=features or "", opt=level, reloc="pic", codemodel="small"
     )
 
 
-def optimize(text: str, machine: Any) -> Any:
+def optimize(text: str, machine: Any, level: int = LEVEL) -> Any:
     """Parses, verifies and optimises LLVM IR text; returns LLVM's module."""
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses what codegen emitted: {error}\n{text}") from error
-    options = llvm.create_pipeline_tuning_options(speed_level=LEVEL)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
@@ -129,14 +131,14 @@ class Native(Source):
     loaded: Loaded
 
 
-def object_code(text: str, machine: Any = None) -> bytes:
+def object_code(text: str, machine: Any = None, level: int = LEVEL) -> bytes:
     """The optimised object file of LLVM IR text, for this processor or another machine."""
     with LOCK:
-        machine = machine or target_machine()
-        return bytes(machine.emit_object(optimize(text, machine)))
+        machine = machine or target_machine(level=level)
+        return bytes(machine.emit_object(optimize(text, machine, level)))
 
 
-def compile(function: Function, *, noalias: bool = True) -> Native:
-    """Compiles loop IR for this machine."""
+def compile(function: Function, *, noalias: bool = True, level: int = LEVEL) -> Native:
+    """Compiles loop IR for this machine; at `level` 0 fast, to code that is slow."""
     emitted = emit(function, host_target(), noalias=noalias)
-    return Native(emitted, Loaded(object_code(str(emitted.module))))
+    return Native(emitted, Loaded(object_code(str(emitted.module), level=level)))

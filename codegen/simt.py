@@ -95,7 +95,7 @@ def emulate(
 
 def _native(function: Function, *arrays: Array) -> None:
     """Compiles and calls a host function, on one thread."""
-    native = compile(function)
+    native = compile(function, level=0)  # it runs once, so compiling is what takes time
     workspace = np.empty(native.emitted.workspace.bytes(1) + 64, np.uint8)
     start = workspace.ctypes.data
     start += -start % 64
