@@ -20,10 +20,10 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import islpy
-
 
 from .errors import InternalError, UnsupportedError
 
@@ -226,7 +226,9 @@ def _such_that(conditions: Iterable[str]) -> str:
     return f" : {text}" if text else ""
 
 
+@lru_cache(maxsize=4096)
 def _parse(kind: Callable[[str], T], text: str) -> T:
+    # Remembered, because isl objects never change and schedules ask for the same ones again.
     # Lifted, because a quota that runs out inside the parser reads "syntax error".
     with _lock:
         _context.set_max_operations(0)

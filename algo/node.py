@@ -32,9 +32,14 @@ def node(cls: type[T]) -> type[T]:
     check: Callable[[Any], None] | None = body.get("_check")
     table: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
     count = len(names)
+    optional = [defaults[name] for name in names if name in defaults]
+    needed = count - len(optional) if names[count - len(optional) :] == tuple(defaults) else count
+    tail = tuple(optional)
 
     def __new__(klass: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != count:
+        if not kwargs and needed <= len(args) < count:
+            args += tail[len(args) - needed :]
+        elif kwargs or len(args) != count:
             args = _complete(cls.__name__, names, defaults, args, kwargs)
         key = tuple(map(_key, args))
         found = table.get(key)
@@ -63,10 +68,17 @@ def node(cls: type[T]) -> type[T]:
     body["__copy__"] = lambda self: self
     body["__deepcopy__"] = lambda self, memo: self
     body.setdefault("__repr__", __repr__)
-    return type(cls)(cls.__name__, cls.__bases__, body)
+    made = type(cls)(cls.__name__, cls.__bases__, body)
+    _keys_of_themselves.add(made)
+    return made
+
+
+_keys_of_themselves: set[type] = {str, type(None)}  # and all node classes
 
 
 def _key(value: Any) -> Any:
+    if value.__class__ in _keys_of_themselves:
+        return value
     if isinstance(value, float):
         return (float, value.hex())
     if isinstance(value, (int, bool)):

@@ -41,16 +41,17 @@ def normalize(expr: Expr, ranges: Mapping[str, Interval] | None = None) -> Expr:
     what is certainly an integer is touched: index positions, and sums of indices and sizes.
     """
     reader = _reader(ranges)
-    done: dict[Expr, Expr] = {}
-    for item in walk(expr):
-        done[item] = _fold(rebuild(item, tuple(done[c] for c in children(item))), reader)
+    done = reader.normals
+    if expr not in done:
+        for item in walk(expr):
+            if item not in done:
+                done[item] = _fold(rebuild(item, tuple(done[c] for c in children(item))), reader)
     return done[expr]
 
 
 def bounds(expr: Expr, ranges: Mapping[str, Interval]) -> Interval:
     """Inclusive bounds of an index expression; not always the tightest."""
-    reader = _reader(ranges)
-    return reader.interval(reader.linear(expr))
+    return _reader(ranges).bounds(expr)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -94,7 +95,7 @@ def _reader(ranges: Mapping[str, Interval] | None) -> Reader:
     global _plain
     if ranges:
         return _ranged(frozenset(ranges.items()))
-    if len(_plain.forms) > 1 << 16:
+    if len(_plain.forms) + len(_plain.normals) > 1 << 16:
         _plain = Reader({})  # a new one: other threads may still be using the old
     return _plain
 

@@ -50,6 +50,8 @@ class Reader:
     def __init__(self, ranges: Mapping[str, Interval]) -> None:
         self.ranges = ranges
         self.forms: dict[Expr, Linear] = {}
+        self.normals: dict[Expr, Expr] = {}  # filled by `affine.normalize`
+        self._bounds: dict[Expr, Interval] = {}
 
     def linear(self, expr: Expr) -> Linear:
         found = self.forms.get(expr)
@@ -161,6 +163,13 @@ class Reader:
         low, high = self.interval(plus(b, a, -1))
         return low is not None and low >= 0 if op == "min" else high is not None and high <= 0
 
+    def bounds(self, expr: Expr) -> Interval:
+        """Inclusive bounds of an expression."""
+        found = self._bounds.get(expr)
+        if found is None:
+            found = self._bounds[expr] = self.interval(self.linear(expr))
+        return found
+
     def interval(self, form: Linear) -> Interval:
         """Inclusive bounds of a form."""
         return self._interval(folded(form))
@@ -181,17 +190,17 @@ class Reader:
             case Size():
                 return 0, None
             case Call("floordiv", (a, Const(int() as by, _))):
-                low, high = self.interval(self.linear(a))
+                low, high = self.bounds(a)
                 return None if low is None else low // by, None if high is None else high // by
             case Call("mod", (_, Const(int() as by, _))):
                 return 0, by - 1
             case Call("min", (a, b)):
-                (a0, a1), (b0, b1) = (self.interval(self.linear(x)) for x in (a, b))
+                (a0, a1), (b0, b1) = (self.bounds(x) for x in (a, b))
                 known = [x for x in (a1, b1) if x is not None]
                 low = None if a0 is None or b0 is None else min(a0, b0)
                 return low, min(known, default=None)
             case Call("max", (a, b)):
-                (a0, a1), (b0, b1) = (self.interval(self.linear(x)) for x in (a, b))
+                (a0, a1), (b0, b1) = (self.bounds(x) for x in (a, b))
                 known = [x for x in (a0, b0) if x is not None]
                 high = None if a1 is None or b1 is None else max(a1, b1)
                 return max(known, default=None), high

@@ -143,8 +143,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
             yield item
         elif item not in seen:
             seen.add(item)
+            parts = children(item)
+            if not parts:
+                yield item
+                continue
             stack.append((item, True))
-            stack.extend((child, False) for child in reversed(children(item)))
+            stack.extend([(child, False) for child in reversed(parts)])
 
 
 def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
@@ -166,13 +170,20 @@ def substitute(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:
 def indices_of(expr: Expr) -> list[str]:
     """Names of the free indices, in order of first appearance."""
     out: dict[str, None] = {}
+    seen: set[tuple[Expr, frozenset[str]]] = set()
     stack: list[tuple[Expr, frozenset[str]]] = [(expr, frozenset())]
     while stack:
         item, bound = stack.pop()
-        if isinstance(item, Index) and item.name not in bound:
-            out.setdefault(item.name)
+        if isinstance(item, Index):
+            if item.name not in bound:
+                out.setdefault(item.name)
+            continue
+        parts = children(item)
+        if not parts or (item, bound) in seen:
+            continue
+        seen.add((item, bound))
         inner = bound | frozenset(item.indices) if isinstance(item, Reduce) else bound
-        stack.extend((child, inner) for child in reversed(children(item)))
+        stack.extend([(child, inner) for child in reversed(parts)])
     return list(out)
 
 

@@ -38,7 +38,7 @@ from .op import Checked, Equation, Kernel, Stage, Tensor
 from .printer import print_equation
 from .reducers import REDUCERS
 from .types import cast, dtype_of, elaborate, elaborate_condition, elaborate_index, infer
-from .uses import map_exprs
+from .uses import holding, map_exprs
 
 
 def kernel(
@@ -199,7 +199,8 @@ class _Maker:
     ) -> list[tuple[Reduce, tuple[Expr, ...]]]:
         """The reductions of an expression that are inside no other, with the guards they have."""
         out: list[tuple[Reduce, tuple[Expr, ...]]] = []
-        stack = [(expr, guards)]
+        holders = holding(expr)
+        stack = [(expr, guards)] if holders else []
         seen: set[tuple[Expr, tuple[Expr, ...]]] = set()
         while stack:
             item = stack.pop()
@@ -210,7 +211,7 @@ class _Maker:
             if isinstance(node, Reduce):
                 out.append((node, held))
                 continue
-            stack.extend(reversed(_guarded_children(node, held)))
+            stack.extend(c for c in reversed(_guarded_children(node, held)) if c[0] in holders)
         return out
 
     def _hoist_inside(self, reduction: Reduce, scope: _Scope) -> Expr:

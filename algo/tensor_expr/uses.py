@@ -136,15 +136,11 @@ def with_unique_binders(eq: Equation) -> tuple[Equation, dict[str, str]]:
 
     The later of two disjoint binders is renamed (`k` to `k_1`); equal reductions stay one object.
     """
-    binding = {e for e in walk(eq.rhs) if isinstance(e, Reduce)}
-    if not binding:
+    holders = holding(eq.rhs)
+    if not holders:
         return eq, {}
-    holders: set[Expr] = set()
-    for item in walk(eq.rhs):
-        if item in binding or any(child in holders for child in children(item)):
-            holders.add(item)
     taken = set(free_indices(eq))
-    names = taken | {i for r in binding for i in r.indices}
+    names = taken | {i for r in holders if isinstance(r, Reduce) for i in r.indices}
     origins: dict[str, str] = {}
     done: dict[Expr, Expr] = {}
 
@@ -156,14 +152,15 @@ def with_unique_binders(eq: Equation) -> tuple[Equation, dict[str, str]]:
             if isinstance(expr, Reduce):
                 fresh = _renamed(expr, taken, names, origins)
                 taken.update(fresh.indices)
-                holders.update(_holding(fresh))
+                holders.update(holding(fresh))
             done[expr] = rebuild(fresh, tuple(visit(child) for child in children(fresh)))
         return done[expr]
 
     return replace_rhs(eq, visit(eq.rhs)), origins
 
 
-def _holding(expr: Expr) -> set[Expr]:
+def holding(expr: Expr) -> set[Expr]:
+    """The parts of an expression, itself included, that are or contain a reduction."""
     out: set[Expr] = set()
     for item in walk(expr):
         if isinstance(item, Reduce) or any(child in out for child in children(item)):

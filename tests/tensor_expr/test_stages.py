@@ -21,7 +21,7 @@ from diptych.algo.tensor_expr.expr import (
     walk,
 )  # fmt: skip
 from diptych.algo.tensor_expr.interpret import interpret
-from diptych.algo.tensor_expr.op import Kernel
+from diptych.algo.tensor_expr.op import Equation, Kernel, Op, Param
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.algo.tensor_expr.parse import parse
 from diptych.algo.tensor_expr.printer import print_expr
@@ -299,3 +299,23 @@ def test_stages_agree_with_the_interpreter(text, shapes, dtypes):
         np.testing.assert_allclose(
             got[name], expected, rtol=2e-3 if f16 in dtypes.values() else 1e-5
         )
+
+
+def test_shared_parts_do_not_multiply_the_work():
+    x = Access("x", (Index("i"),))
+    squares, nested = x, x
+    for _ in range(400):
+        squares = Call("mul", (squares, squares))
+        nested = Call("where", (Call("gt", (nested, Const(0.0))), nested, Call("neg", (nested,))))
+    for rhs in (squares, nested):
+        op = Op("f", (Param("x"),), (Equation("y", (Index("i"),), rhs),), ("y",))
+        assert len(kernel(check(op), {}, {"I": 5}).stages) == 1
+
+
+def test_long_sums_do_not_run_out_of_stack():
+    rhs: Expr = Access("x", (Index("i"),))
+    for n in range(3000):
+        rhs = Call("add", (rhs, Access("x", (Call("add", (Index("i"), Const(n % 5))),))))
+    op = Op("f", (Param("x"),), (Equation("y", (Index("i"),), rhs),), ("y",))
+    made = kernel(check(op), {})
+    assert made.tensors["y"].shape == (Call("sub", (Size("I"), Const(4))),)
