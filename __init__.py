@@ -77,11 +77,15 @@ from .algo.tensor_expr.functions import (
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.terms import indices, size
 from .algo.tensor_expr.trace import tensor
-from .api import grad, interpret, op, program, schedules, value_and_grad, vjp
+from .api import bind as _bind
+from .calls import op, schedules
 from .codegen.pool import threads
+from .gradients import grad, value_and_grad, vjp
+from .programs import interpret, program
 from .sched.graph.schedule import GraphSchedule
 from .sched.loop.schedule import Schedule
 
+_bind()
 __version__ = _version("diptych")
 __all__ = [
     "ArrayType", "DType", "DTypeError", "DeviceError", "Error", "FileFormatError",

@@ -42,17 +42,17 @@ def test_attach_and_detach_reach_equal_operators() -> None:
     try:
         fast.attach()
         np.testing.assert_array_equal(same(a, b), a @ b)
-        assert dt.api.attached(same) == fast
+        assert dt.calls.attached.get(same) == fast
     finally:
         fast.detach()
-    assert dt.api.attached(same) is None
+    assert dt.calls.attached.get(same) is None
 
 
 def test_schedules_are_scoped() -> None:
     op = dt.op(TEXT)
     with dt.schedules(op.schedule().split("i", 4)):
-        assert dt.api.attached(op) is not None
-    assert dt.api.attached(op) is None
+        assert dt.calls.attached.get(op) is not None
+    assert dt.calls.attached.get(op) is None
 
 
 def test_a_schedule_that_does_not_fit_falls_back_with_one_warning() -> None:

@@ -1,0 +1,198 @@
+"""Calling operators: arguments, signatures, schedules that are attached."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .algo.dtypes import DType, from_numpy, promote, promote_weak
+from .algo.errors import DTypeError, ScheduleError, ShapeError
+from .algo.graph import build
+from .algo.location import caller
+from .algo.tensor_expr.check import check
+from .algo.tensor_expr.op import Op
+from .algo.tensor_expr.parse import parse
+from .algo.tensor_expr.trace import trace
+from .codegen.kernels import Compiled, compile_op
+from .sched.loop.schedule import Schedule
+
+Array = np.ndarray[Any, Any]
+
+
+class Attached:
+    """The schedules that plain calls use, by operator. `changes` counts attaching and detaching:
+    what was derived before the last change is derived again."""
+
+    def __init__(self) -> None:
+        self.by_op: dict[str, Schedule] = {}
+        self.changes = 0
+
+    def put(self, operator: Op, schedule: Schedule | None) -> None:
+        """Attaches a schedule to an operator, or detaches what it has."""
+        if schedule is None:
+            self.by_op.pop(operator.fingerprint, None)
+        else:
+            self.by_op[operator.fingerprint] = schedule
+        self.changes += 1
+
+    def get(self, operator: Op) -> Schedule | None:
+        """The schedule attached to an operator, if any."""
+        return self.by_op.get(operator.fingerprint)
+
+
+attached = Attached()
+
+
+def op(definition: Any = None, *, name: str | None = None, returns: Any = None) -> Any:
+    """An operator from a Python function (also as a decorator) or from text.
+
+    `returns` names the returned tensor or tensors of a text that has no header; without it, those
+    that are defined and not read. Raises `ParseError` or `OpError`, with the place.
+    """
+    if definition is None:
+        return lambda function: op(function, name=name, returns=returns)
+    if isinstance(definition, str):
+        made = parse(definition, name=name, returns=returns, loc=caller())
+    else:
+        made = trace(definition, name=name)
+    check(made)
+    return made
+
+
+class Runner:
+    """Calls an operator under a schedule, or under the default one: one kernel a signature.
+
+    The signature is the shapes, strides and types of the arguments; what a schedule cannot do at
+    some sizes runs by the default schedule, with one warning (an error with `strict`).
+    """
+
+    def __init__(self, operator: Op, schedule: Schedule | None, strict: bool = False) -> None:
+        self.op, self.schedule, self.strict = operator, schedule, strict
+        self._kernels: dict[Any, Compiled] = {}
+        self.last: Compiled | None = None
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """Results as arrays (a tuple if the operator returns several); `out` takes them."""
+        try:
+            key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
+            kernel = self._kernels[key]
+        except (KeyError, AttributeError):
+            if build.is_traced(arrays):
+                return build.call(self.op, *arrays)
+            arrays = arguments(self.op, arrays)
+            key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
+            kernel = self._kernels.get(key) or self._compile(key, arrays)
+        self.last = kernel
+        return kernel(*arrays, out=out)
+
+    def _compile(self, key: Any, arrays: Sequence[Array]) -> Compiled:
+        types = [(from_numpy(a.dtype), a.shape) for a in arrays]
+        strides = [a.strides for a in arrays]
+        try:
+            kernel = compile_op(self.op, types, self.schedule, strides=strides)
+        except ScheduleError as error:
+            if self.strict or self.schedule is None:
+                raise
+            warnings.warn(
+                f"{self.op.name}: its schedule does not fit these sizes, and the default runs "
+                f"instead: {error}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            kernel = compile_op(self.op, types, None, strides=strides)
+        self._kernels[key] = kernel
+        return kernel
+
+
+def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
+    """The arguments as arrays of types that fit, or an error that says which does not.
+
+    A Python scalar takes its parameter's annotated type, else that of the arrays it meets.
+    """
+    if len(arrays) != len(operator.params):
+        names = ", ".join(p.name for p in operator.params)
+        raise ShapeError(
+            f"{operator.name} takes {len(operator.params)} arrays ({names}), {len(arrays)} given"
+        )
+    given = [from_numpy(a.dtype) for a in arrays if isinstance(a, (np.ndarray, np.generic))]
+    out: list[Array] = []
+    for param, array in zip(operator.params, arrays, strict=True):
+        wanted = param.type.dtype
+        if not isinstance(array, np.ndarray):
+            if isinstance(array, (bool, int, float)) and not isinstance(array, np.generic):
+                out.append(np.asarray(array, (wanted or _weak(array, given)).numpy))
+                continue
+            array = np.asarray(array)
+        found = from_numpy(array.dtype)
+        if wanted is not None and found is not wanted:
+            raise DTypeError(
+                f"{operator.name}: {param.name} is declared {wanted}, an array of {found} came; "
+                f"convert it with .astype({wanted.numpy.name!r})"
+            )
+        out.append(array)
+    return out
+
+
+def _weak(value: bool | int | float, given: Sequence[DType]) -> DType:
+    """The type of a Python scalar among arrays: theirs, as far as it can hold it (NEP 50)."""
+    if not given or isinstance(value, bool):
+        return from_numpy(np.asarray(value).dtype)
+    return promote_weak(reduce(promote, given), value)
+
+
+def call(self: Op, *arrays: Any, out: Any = None) -> Any:
+    """`op(...)`: under the attached schedule, else the default one."""
+    changes, runner = self._memo.get("runner", (-1, None))
+    if changes != attached.changes:
+        runner = Runner(self, attached.get(self))
+        self._memo["runner"] = (attached.changes, runner)
+    return runner(*arrays, out=out)
+
+
+def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:
+    """The operator under a schedule or a schedule file; `strict` raises where it does not fit."""
+    if isinstance(schedule, (str, Path)):
+        schedule = Schedule.load(self, schedule)
+    if schedule.op != self:
+        raise ScheduleError(
+            f"this schedule was made for another operator:\n{schedule.op}\nnot for\n{self}"
+        )
+    return Runner(self, schedule, strict)
+
+
+def runner_of(schedule: Schedule) -> Runner:
+    """The runner of a schedule that is called itself; equal schedules share it."""
+    runner: Runner = schedule.op.memo(
+        f"runner {schedule.text}", lambda: Runner(schedule.op, schedule)
+    )
+    return runner
+
+
+def attach(self: Schedule) -> Schedule:
+    """Plain calls of the operator, and programs that call it, use this schedule from now on."""
+    attached.put(self.op, self)
+    return self
+
+
+def detach(self: Schedule) -> None:
+    """Undoes `attach`."""
+    attached.put(self.op, None)
+
+
+@contextlib.contextmanager
+def schedules(*given: Schedule) -> Iterator[None]:
+    """Attaches schedules within a `with` block."""
+    before = [(s.op, attached.get(s.op)) for s in given]
+    for s in given:
+        attached.put(s.op, s)
+    try:
+        yield
+    finally:
+        for operator, old in before:
+            attached.put(operator, old)

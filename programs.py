@@ -1,0 +1,119 @@
+"""Calling programs: one plan and one executor a signature and schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .algo.errors import GraphError
+from .algo.graph.graph import Graph
+from .algo.graph.program import Program, has_values
+from .algo.graph.trace import Arguments
+from .algo.graph.tree import unflatten
+from .algo.tensor_expr.interpret import interpret as interpret_op
+from .algo.tensor_expr.op import Op
+from .calls import arguments, attached
+from .codegen.executor import Executor
+from .lower.plan import Plan
+from .lower.program import plan as make_plan
+from .sched.graph.schedule import GraphSchedule
+
+
+def program(function: Any = None, *, name: str | None = None) -> Any:
+    """A program from a Python function of arrays: a graph of the operators that it calls."""
+    if function is None:
+        return lambda given: program(given, name=name)
+    return Program(function, name)
+
+
+def interpret(what: Op | Program, *args: Any, exact: bool = False) -> Any:
+    """Runs an operator or a program by the NumPy interpreter, the reference for all else.
+
+    `exact` computes floats in f64. Slow; no call ever comes here unless it is asked to.
+    """
+    if isinstance(what, Program):
+        return what.interpret(*args)
+    return interpret_op(what, *arguments(what, args), exact=exact)
+
+
+class Step:
+    """A program under one graph schedule, planned and compiled once a signature."""
+
+    def __init__(self, schedule: GraphSchedule) -> None:
+        self.schedule = schedule
+        self._ready: dict[Any, Executor] = {}
+        self.last: Executor | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = self.schedule.program.arguments(*args, **kwargs)
+        executor = self.executor(given)
+        outputs = executor(*given.arrays)
+        structure = self.schedule.program.graph_for(given).structure
+        return unflatten(structure, outputs)
+
+    def executor(self, given: Arguments) -> Executor:
+        """The executor for arguments of these types."""
+        key = (given.key, attached.changes)
+        ready = self._ready.get(key)
+        if ready is None:
+            ready = self._ready[key] = Executor(self.plan(self.schedule.program.graph_for(given)))
+        self.last = ready
+        return ready
+
+    def plan(self, graph: Graph) -> Plan:
+        """The plan; kernels of one operator use the schedule that is attached to it."""
+        schedule = GraphSchedule(graph, self.schedule.primitives)
+        for task in schedule.tasks(graph).tasks:
+            own = None if task.op is None or task.schedule else attached.get(task.op)
+            if own is not None:
+                schedule = schedule.kernel(task.nodes[0], own)
+        return make_plan(graph, schedule)
+
+
+def _step(schedule: GraphSchedule) -> Step:
+    return schedule._memo.setdefault("step", Step(schedule))  # type: ignore[no-any-return]
+
+
+def call_schedule(self: GraphSchedule, *args: Any, **kwargs: Any) -> Any:
+    """The program under this schedule."""
+    if has_values(args, kwargs):
+        return self.program.function(*args, **kwargs)
+    return _step(self)(*args, **kwargs)
+
+
+def plan_schedule(self: GraphSchedule, *args: Any, **kwargs: Any) -> Plan:
+    """The plan for these arguments, or for the types that were traced last."""
+    if args or kwargs:
+        return _step(self).plan(self.program.graph(*args, **kwargs))
+    if not self.program.traced:
+        raise GraphError(
+            f"{self.program.name}: the plan depends on the types of the arguments; call the "
+            "program first, or give them: plan(*arguments)"
+        )
+    return _step(self).plan(self.program.traced[-1])
+
+
+def _default(self: Program) -> GraphSchedule:
+    found = self.__dict__.get("_default")
+    if found is None:
+        found = self.__dict__["_default"] = GraphSchedule(self)
+    return found  # type: ignore[no-any-return]
+
+
+def call_program(self: Program, *args: Any, **kwargs: Any) -> Any:
+    """The program under the default schedule; on traced values, the plain function."""
+    if has_values(args, kwargs):
+        return self.function(*args, **kwargs)
+    return _step(_default(self))(*args, **kwargs)
+
+
+def plan_program(self: Program, *args: Any, **kwargs: Any) -> Plan:
+    """The plan under the default schedule."""
+    return plan_schedule(_default(self), *args, **kwargs)
+
+
+def with_graph_schedule(self: Program, schedule: Any) -> GraphSchedule:
+    """The program under the primitives of another schedule, or of a schedule file."""
+    if isinstance(schedule, (str, Path)):
+        return GraphSchedule.load(self, schedule)
+    return GraphSchedule(self, schedule.primitives)
