@@ -13,7 +13,7 @@ from ..lower.ir import Buffer
 from ..lower.launch import Axis, Launch
 
 ALIGN = 16
-"""Bytes to which shared buffers are aligned: the widest access of a thread."""
+"""Bytes to which shared buffers are aligned at least: the widest access of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def check(launch: Launch, limits: Limits) -> None:
                 )
     if launch.block_size > limits.threads:
         raise DeviceError(_too_many_threads(launch.threads, launch.block_size, limits))
-    _, size = layout(launch.shared)
+    size = layout(launch.shared).size
     if size > limits.opt_in:
         each = ", ".join(f"{b.name} {bytes_of(b)}" for b in launch.shared)
         raise DeviceError(
@@ -96,18 +96,27 @@ def _too_many_threads(threads: Sequence[Axis], count: int, limits: Limits) -> st
     )
 
 
-def layout(shared: Sequence[Buffer]) -> tuple[Mapping[str, int], int]:
-    """Where each shared buffer begins in a block's shared memory, and how much there is, in bytes.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A block's shared memory: where each buffer begins, how much there is, padding included, and
+    to what its beginning is aligned, in bytes."""
 
-    Padding between buffers counts.
-    """
+    offsets: Mapping[str, int]
+    size: int
+    align: int
+
+
+def layout(shared: Sequence[Buffer]) -> Layout:
+    """Lays shared buffers out one behind the other."""
     offsets: dict[str, int] = {}
-    size = 0
+    size, most = 0, ALIGN
     for buffer in shared:
-        size = -(-size // ALIGN) * ALIGN
+        align = max(ALIGN, buffer.align)
+        size = -(-size // align) * align
         offsets[buffer.name] = size
         size += bytes_of(buffer)
-    return offsets, size
+        most = max(most, align)
+    return Layout(offsets, size, most)
 
 
 def bytes_of(buffer: Buffer) -> int:

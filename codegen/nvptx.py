@@ -22,7 +22,7 @@ from ..lower.ir import Alloc, Buffer, Function, walk
 from ..lower.launch import Launch, launch_of, launches
 from .emit import emit
 from .frame import Frame, Storage
-from .gpu_limits import ALIGN, Limits, check, layout, limits_of
+from .gpu_limits import Limits, check, layout, limits_of
 from .jit import LOCK, optimize
 from .target import Target
 from .values import I8, I32, I64, VOID
@@ -110,8 +110,8 @@ class Nvptx(Target):
         self.parallel = False
         self.launch, self.first_site = launch, first_site
         self.extents = {axis.kind: axis.extent for axis in (*launch.blocks, *launch.threads)}
-        self.offsets, self.size = layout(launch.shared)
-        self.dynamic = self.size if self.size > limits.shared else 0
+        self.shared = layout(launch.shared)
+        self.dynamic = self.shared.size if self.shared.size > limits.shared else 0
         self.memory: ir.GlobalVariable | None = None
 
     def pointer(self, scope: str) -> ir.PointerType:
@@ -129,12 +129,12 @@ class Nvptx(Target):
         for axis, size in zip("xyz", _xyz(self.launch, "thread"), strict=True):
             note = [fn, ir.MetaDataString(module, f"maxntid{axis}"), I32(max(size, 1))]
             module.add_named_metadata("nvvm.annotations", note)
-        if self.size:
+        if self.shared.size:
             extern = self.dynamic > 0
-            typ = ir.ArrayType(I8, 0 if extern else self.size)
+            typ = ir.ArrayType(I8, 0 if extern else self.shared.size)
             self.memory = ir.GlobalVariable(module, typ, f"{name}_shared", addrspace=3)
             self.memory.type = SHARED  # llvmlite would give it a pointer to this array type
-            self.memory.align = ALIGN
+            self.memory.align = self.shared.align
             if not extern:
                 self.memory.linkage = "internal"
                 self.memory.initializer = ir.Constant(typ, ir.Undefined)
@@ -157,7 +157,7 @@ class Nvptx(Target):
     def allocate(self, frame: Frame, buffer: Buffer, count: int) -> ir.Value:
         if buffer.scope != "shared":
             return frame.alloca(buffer, count)
-        offset = I64(self.offsets[buffer.name])
+        offset = I64(self.shared.offsets[buffer.name])
         return frame.ib.gep(self.memory, [offset], inbounds=True, source_etype=I8)
 
     def axis(self, frame: Frame, kind: str) -> ir.Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from diptych.algo.errors import DeviceError
-from diptych.codegen.gpu_limits import LIMITS, layout
+from diptych.codegen.gpu_limits import LIMITS, Layout, layout
 from diptych.codegen.nvptx import compile_ptx
 from diptych.lower.ir_parse import parse_function
 
@@ -95,7 +95,7 @@ function f(x: param f32[4]):
             x[0] = 1.0:f32
 """)
     buffers = [function.body.buffer, function.body.body.buffer]  # type: ignore[attr-defined]
-    assert layout(buffers) == ({"A": 0, "B": 16}, 32)
+    assert layout(buffers) == Layout({"A": 0, "B": 16}, 32, 16)
 
 
 def test_limits_are_those_of_the_guide():

@@ -113,6 +113,21 @@ function f(x: param f32[64, 4] align 16, y: param f32[64, 4] align 16):
 
 
 @needs_ptxas
+def test_what_cannot_be_in_registers_is_local(prepare):
+    function = prepare("""
+function f(x: param i64[64], y: param i64[64]):
+    for t in 0 .. 64 thread.x:
+        alloc r: local i64[64] align 64:
+            for k in 0 .. 64:
+                r[(k * 7) % 64] = x[k]
+            y[t] = r[t]
+""")
+    text = ptx(function, "sm_80")
+    assert ".local .align 64" in text
+    assemble(text, "sm_80")
+
+
+@needs_ptxas
 def test_a_target_that_was_not_tried_is_emitted_by_a_child_process(prepare):
     function = prepare("""
 function f(x: param f32[64]):
