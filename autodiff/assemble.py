@@ -186,9 +186,10 @@ def _params(
     read = {a.tensor for eq in equations for a in reads(eq)}
     used = dict.fromkeys(sizes_of(_roots(equations, shapes)))
     names = [*(p.name for p in op.params), *(name for name in saved if name in read)]
-    primal = [Param(name, _type(types.get(name), checked.shapes[name])) for name in names]
+    primal = [Param(name, annotation(types.get(name), checked.shapes[name])) for name in names]
     cotangents = [
-        Param(seed, _type(types.get(name), checked.shapes[name])) for name, seed in seeds.items()
+        Param(seed, annotation(types.get(name), checked.shapes[name]))
+        for name, seed in seeds.items()
     ]
     kept = {p.name for p in primal if p.name in read}
     bound = {size for p in (*primal, *cotangents) if p.name in kept or p in cotangents
@@ -201,7 +202,7 @@ def _params(
     return (*(p for p in primal if p.name in kept), *cotangents)
 
 
-def _type(dtype: DType | None, extents: Sequence[Expr]) -> TensorType:
+def annotation(dtype: DType | None, extents: Sequence[Expr]) -> TensorType:
     """The annotation of a parameter; its sizes only where each is a symbol or a number."""
     dims: list[str | int] = []
     for extent in extents:
@@ -240,7 +241,7 @@ def _shapes(
     formulas = {
         param: checked.shapes[name]
         for name, param in given
-        if _type(None, checked.shapes[name]).dims is None
+        if annotation(None, checked.shapes[name]).dims is None
     }
     scattered = {n: c.shape for c in cotangents for n in c.parts()}
     defined = {eq.tensor for eq in equations}

@@ -30,6 +30,13 @@ def rereading(eq: Equation, sources: Mapping[str, str]) -> Equation:
     return mapped(eq, lambda e: transform(e, rule))
 
 
+def renamed(eq: Equation, new: Mapping[str, str]) -> Equation:
+    """The equation with tensors renamed, its own too."""
+    fresh = rereading(eq, new)
+    tensor = new.get(eq.tensor, eq.tensor)
+    return Equation(tensor, fresh.lhs, fresh.rhs, fresh.ranges, fresh.where, fresh.reducer)
+
+
 def without_copies(
     equations: Sequence[Equation], returns: Sequence[str], shapes: Shapes
 ) -> list[Equation]:
@@ -41,7 +48,7 @@ def without_copies(
         assert isinstance(source, Access)
         out.remove(eq)
         if eq.tensor in returns:
-            out = [_renamed(e, source.tensor, eq.tensor) for e in out]
+            out = [renamed(e, {source.tensor: eq.tensor}) for e in out]
         else:
             out = [_reading(e, eq, source) for e in out]
     return out
@@ -60,12 +67,6 @@ def _is_copy(
     made_here = any(e.tensor == source.tensor for e in equations)
     whole = source.indices == eq.lhs and shapes.get(source.tensor) == shapes[eq.tensor]
     return made_here and whole and source.tensor not in returns
-
-
-def _renamed(eq: Equation, old: str, new: str) -> Equation:
-    fresh = rereading(eq, {old: new})
-    tensor = new if eq.tensor == old else eq.tensor
-    return Equation(tensor, fresh.lhs, fresh.rhs, fresh.ranges, fresh.where, fresh.reducer)
 
 
 def _reading(eq: Equation, copy: Equation, source: Access) -> Equation:

@@ -1,0 +1,57 @@
+"""Forward mode by transposing twice.
+
+A gradient operator is linear in its cotangents; its own adjoint by them maps tangents of the
+parameters to tangents of the results. So forward mode needs no rules of its own, and is right
+where reverse mode is. Source: Radul et al., "You only linearize once" (arXiv:2204.10923), which
+goes the other way round.
+"""
+
+from __future__ import annotations
+
+from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.op import Op, Param
+from .assemble import annotation
+from .reverse import adjoint
+from .statements import fresh_name
+from .tidy import renamed
+
+
+def tangent(op: Op, wrt: tuple[str, ...] | str) -> Op:
+    """The operator that gives the tangents of the results from those of the parameters `wrt`.
+
+    Its parameters are those of `op` that it needs, then `dA` for every A of `wrt`; it returns `dC`
+    for every returned tensor C. Raises what `adjoint` raises.
+    """
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    made: Op = op.memo(f"tangent {names}", lambda: _tangent(op, names))
+    return made
+
+
+def _tangent(op: Op, names: tuple[str, ...]) -> Op:
+    shapes = check(op).shapes
+    back = adjoint(op, names)
+    seeds = back.params[len(back.params) - len(op.returns) :]
+    known = {p.name: p for p in back.params}
+    # With every parameter of `op` in reach, no cotangent is kept for the sizes that it says.
+    primal = [
+        known.get(p.name) or Param(p.name, annotation(p.type.dtype, shapes[p.name]))
+        for p in op.params
+    ]
+    whole = Op(back.name, (*primal, *seeds), back.equations, back.returns, back.shapes)
+    forth = adjoint(whole, tuple(seed.name for seed in seeds))
+    taken = {p.name for p in forth.params} | {eq.tensor for eq in forth.equations}
+    tangents = forth.params[len(forth.params) - len(names) :]
+    new: dict[str, str] = {}
+    for old, wanted in [
+        *zip((p.name for p in tangents), (f"d{name}" for name in names), strict=True),
+        *zip(forth.returns, (f"d{name}" for name in op.returns), strict=True),
+    ]:
+        new[old] = fresh_name(wanted, taken)
+        taken.add(new[old])
+    return Op(
+        f"{op.name}_tangent",
+        tuple(Param(new.get(p.name, p.name), p.type) for p in forth.params),
+        tuple(renamed(eq, new) for eq in forth.equations),
+        tuple(new.get(name, name) for name in forth.returns),
+        {new.get(name, name): shape for name, shape in forth.shapes.items()},
+    )
