@@ -58,7 +58,7 @@ def _source(self: Any, kind: str = "llvm", **sizes: int) -> str:
     if kind == "ptx":
         from .codegen.gpu import ptx_of
 
-        return ptx_of(operator, types, schedule)
+        return ptx_of(operator, types, schedule or Schedule(operator))
     compiled = compiled or compile_op(operator, types, schedule)
     found = {"llvm": "llvm", "asm": "asm", "ir": "loop_ir"}.get(kind)
     if found is None:

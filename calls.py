@@ -85,7 +85,7 @@ class Runner:
         except (KeyError, AttributeError):
             if build.is_traced(arrays):
                 return build.call(self.op, *arrays)
-            arrays = arguments(self.op, arrays)
+            arrays = tuple(arguments(self.op, arrays))
             key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
             kernel = self._kernels.get(key) or self._compile(key, arrays)
         self.last = kernel

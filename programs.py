@@ -97,7 +97,7 @@ def _default(self: Program) -> GraphSchedule:
     found = self.__dict__.get("_default")
     if found is None:
         found = self.__dict__["_default"] = GraphSchedule(self)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def call_program(self: Program, *args: Any, **kwargs: Any) -> Any:

@@ -69,7 +69,8 @@ class ProgramSpace:
         kind = rng.choice(kinds)
         if kind == "loops":
             return self._change_loops(point, rng)
-        options: list[Any] = {"fuse": self.pairs, "apart": self.names, "recompute": self.kept}[kind]
+        moves: dict[str, Any] = {"fuse": self.pairs, "apart": self.names, "recompute": self.kept}
+        options = moves[kind]
         if not options:
             return point
         pick, old = rng.choice(options), tuple(point[kind])

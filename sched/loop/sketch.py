@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.op import Op
 from .access import Group, groups
+from .compute import ComputeAt
 from .draft import Draft
 from .machine import Machine
 from .marks import Mark, Parallel, Unroll, Vectorize
 from .nest import loops
 from .reorder import Reorder
-from .schedule import PRIMITIVES, Schedule
+from .schedule import Schedule
 from .split import Split
+from .stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,10 @@ def build(
 
 
 def _join(draft: Draft, group: Group, join: tuple[str, str]) -> bool:
-    primitive = PRIMITIVES.get("compute_at")
     consumer, index = join
     for loop in (f"{consumer}.{index}", f"{consumer}.{index}o"):
-        if primitive is not None and draft.has(loop):
-            return draft.attempt(primitive(group.name, loop))  # type: ignore[call-arg]
+        if draft.has(loop):
+            return draft.attempt(ComputeAt(group.name, loop))
     return False
 
 
@@ -142,16 +143,12 @@ class _Nest:
             reds = [names[i] for i in group.reds if i in names]
             inner = [n for n in inner if n not in in_lanes] + in_lanes
         self._reorder([*blocks, *outer, *reds, *inner])
-        stage = PRIMITIVES.get("stage")
-        if stage is not None and blocks:
-            for tensor in c.pack:
-                at, layout = self.prefix + blocks[-1], self._panels(tensor)
-                if self.draft.attempt(stage(tensor, at, "heap", layout)):  # type: ignore[call-arg]
-                    self._mark_copy(f"{tensor}.pack")
-        if stage is not None and group.reds and inner and outer:
-            self.draft.attempt(
-                stage(group.name, self.prefix + outer[-1], "register")  # type: ignore[call-arg]
-            )
+        for tensor in c.pack if blocks else ():
+            at = self.prefix + blocks[-1]
+            if self.draft.attempt(Stage(tensor, at, "heap", self._panels(tensor))):
+                self._mark_copy(f"{tensor}.pack")
+        if group.reds and inner and outer:
+            self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
     def _mark_copy(self, stem: str) -> None:
         """A packing copy runs in lanes and, where anything does, in parallel."""
