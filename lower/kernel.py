@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..algo import isl
+from ..algo.errors import UnsupportedError
 from ..algo.isl import raw
-from ..algo.tensor_expr.expr import accesses
+from ..algo.tensor_expr.expr import Expr, accesses
 from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest
 from . import ir, passes
+from .scan import Visit, complete, determined
 from .storage import Window, windows
 from .tree import schedule
 from .walk import walk
@@ -39,9 +41,24 @@ def translate(
     """The function as isl's AST says it, before any pass."""
     with isl.quota(QUOTA):
         stored = windows(nest, strides)
-        build = raw.AstBuild.from_context(isl.parse_set("{ : }"))
-        body = walk(build.node_from_schedule(schedule(nest)), nest, stored)
+        body, visits = _generate(nest, stored, {})
+    if not complete(nest, visits):
+        with isl.quota(QUOTA):
+            known = {stmt.name: determined(stmt) for stmt in nest.stmts.values()}
+            body, visits = _generate(nest, stored, known)
+        if not complete(nest, visits):
+            raise UnsupportedError(
+                f"{name}: isl generates loops that miss instances of this nest; "
+                f"split or reorder fewer loops over indices that others determine"
+            )
     return ir.Function(name, _params(nest, stored), body)
+
+
+def _generate(
+    nest: Nest, stored: Mapping[str, Window], known: Mapping[str, Mapping[Expr, Expr]]
+) -> tuple[ir.Stmt, list[Visit]]:
+    build = raw.AstBuild.from_context(isl.parse_set("{ : }"))
+    return walk(build.node_from_schedule(schedule(nest, known)), nest, stored)
 
 
 def _params(nest: Nest, stored: Mapping[str, Window]) -> tuple[ir.Buffer, ...]:

@@ -15,12 +15,13 @@ from ..algo import isl
 from ..algo.errors import InternalError, UnsupportedError
 from ..algo.isl import raw
 from ..algo.tensor_expr import build
-from ..algo.tensor_expr.affine import bounds, from_isl, to_isl
+from ..algo.tensor_expr.affine import bounds, to_isl
 from ..algo.tensor_expr.expr import Access, Const, Expr, Index, substitute, walk
 from ..sched.loop.nest import Buffer, Nest, Stmt
 from ..sched.loop.storage import cells
 from ..sched.loop.tree import around_loop, loop_named
 from . import ir
+from .tree import function_of
 
 Ranges = dict[str, tuple[int | None, int | None]]
 
@@ -171,14 +172,4 @@ def _hull(touched: raw.Map, loops: list[str]) -> tuple[Expr, int]:
         if best is None or extent < best[0]:
             best = (extent, origin)
     assert best is not None  # the constant is below everything
-    return _expression(best[1], loops), best[0]
-
-
-def _expression(origin: raw.PwAff, loops: list[str]) -> Expr:
-    """isl's quasi-affine function of the loops around as an expression."""
-    inputs = raw.dim_type.in_
-    for n, name in enumerate(loops):
-        origin = origin.set_dim_id(inputs, n, raw.Id(isl.ident(name)))
-    flat = origin.move_dims(raw.dim_type.param, 0, inputs, 0, len(loops))
-    build_ = raw.AstBuild.from_context(raw.Set("{ : }"))
-    return from_isl(build_.expr_from_pw_aff(flat.project_domain_on_params()), Index)
+    return function_of(best[1], loops), best[0]

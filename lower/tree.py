@@ -6,9 +6,12 @@ extension nodes. The mark keeps the place of a loop that turns out to have one i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ..algo import isl
 from ..algo.isl import raw
-from ..algo.tensor_expr.affine import to_isl
+from ..algo.tensor_expr.affine import from_isl, to_isl
+from ..algo.tensor_expr.expr import Expr, Index, substitute
 from ..sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 
 
@@ -23,26 +26,31 @@ def space(stmt: Stmt) -> str:
     return isl.tuple_text(stmt.dims, stmt.name)
 
 
-def schedule(nest: Nest) -> raw.Schedule:
-    """The schedule tree of a nest whose sizes are bound. Call it inside a quota."""
+def schedule(nest: Nest, known: Mapping[str, Mapping[Expr, Expr]] | None = None) -> raw.Schedule:
+    """The schedule tree of a nest whose sizes are bound. Call it inside a quota.
+
+    `known` gives other words for dims of statements, to be used in the values of loops.
+    """
     domain = isl.parse_union_set("{ " + "; ".join(map(domain_text, nest.stmts.values())) + " }")
     root = raw.Schedule.from_domain(domain).get_root()
-    return _plant(root.child(0), nest.tree, nest).get_schedule()
+    return _plant(root.child(0), nest.tree, nest, known or {}).get_schedule()
 
 
-def _plant(leaf: raw.ScheduleNode, tree: Tree, nest: Nest) -> raw.ScheduleNode:
+def _plant(
+    leaf: raw.ScheduleNode, tree: Tree, nest: Nest, known: Mapping[str, Mapping[Expr, Expr]]
+) -> raw.ScheduleNode:
     """Grows `tree` in place of `leaf`; returns the topmost node it made."""
     match tree:
         case Leaf():
             return leaf
         case Loop() as loop:
             values = "; ".join(
-                f"{space(nest.stmts[stmt])} -> [{to_isl(value)}]"
+                f"{space(nest.stmts[stmt])} -> [{to_isl(substitute(value, known.get(stmt, {})))}]"
                 for stmt, value in loop.values.items()
             )
             band = raw.MultiUnionPwAff.from_union_map(isl.parse_union_map(f"{{ {values} }}"))
             mark = leaf.insert_partial_schedule(band).insert_mark(raw.Id(loop.name))
-            return _plant(mark.child(0).child(0), loop.body, nest).ancestor(2)
+            return _plant(mark.child(0).child(0), loop.body, nest, known).ancestor(2)
         case Seq(parts):
             filters = raw.UnionSetList.alloc(raw.DEFAULT_CONTEXT, len(parts))
             for part in parts:
@@ -50,5 +58,15 @@ def _plant(leaf: raw.ScheduleNode, tree: Tree, nest: Nest) -> raw.ScheduleNode:
                 filters = filters.add(isl.parse_union_set(f"{{ {spaces} }}"))
             node = leaf.insert_sequence(filters)
             for n, part in enumerate(parts):
-                node = _plant(node.child(n).child(0), part, nest).ancestor(2)
+                node = _plant(node.child(n).child(0), part, nest, known).ancestor(2)
             return node
+
+
+def function_of(value: raw.PwAff, names: Sequence[str]) -> Expr:
+    """isl's quasi-affine function of inputs called `names` as an expression."""
+    inputs = raw.dim_type.in_
+    for n, name in enumerate(names):
+        value = value.set_dim_id(inputs, n, raw.Id(isl.ident(name)))
+    flat = value.move_dims(raw.dim_type.param, 0, inputs, 0, len(names))
+    build = raw.AstBuild.from_context(isl.parse_set("{ : }"))
+    return from_isl(build.expr_from_pw_aff(flat.project_domain_on_params()), Index)

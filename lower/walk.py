@@ -9,7 +9,7 @@ live there. A domain that is not convex gives a mark several loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ..algo import isl
@@ -19,6 +19,7 @@ from ..algo.tensor_expr.affine import from_isl
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute, transform
 from ..sched.loop.nest import Loop, Nest, Stmt, loops
 from . import ir
+from .scan import Visit
 from .storage import Window
 
 Names = Mapping[str, Expr]
@@ -27,15 +28,32 @@ _LE: Any = raw.ast_expr_op_type.le
 _NODE: Any = raw.ast_node_type  # islpy's annotations say int where isl's enumerations are
 
 
-def walk(node: raw.AstNode, nest: Nest, windows: Mapping[str, Window]) -> ir.Stmt:
-    """The statement that isl's AST says, with the allocations of buffers in their loops."""
+def walk(
+    node: raw.AstNode, nest: Nest, windows: Mapping[str, Window]
+) -> tuple[ir.Stmt, list[Visit]]:
+    """The statement that isl's AST says, with the allocations of buffers in their loops.
+
+    The visits say where, under which loops and conditions, each of the nest's statements stands.
+    """
     named = {loop.name: loop for loop in loops(nest.tree)}
     homes: dict[str | None, list[ir.Buffer]] = {}
     for name, buffer in nest.buffers.items():
         if buffer.scope != "param":
             homes.setdefault(buffer.at, []).append(windows[name].stored)
-    walker = _Walker(nest, windows, named, homes)
-    return walker.within(None, walker.walk_all([node], {}, frozenset()))
+    walker = _Walker(nest, windows, named, homes, [])
+    body = walker.within(None, walker.walk_all([node], _Here()))
+    return body, walker.visits
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What is around a node: values of isl's iterators, marks that have no loop and whose
+    allocations are made, loops, conditions."""
+
+    names: Names = field(default_factory=dict)
+    entered: Entered = frozenset()
+    loops: tuple[ir.For, ...] = ()
+    conditions: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,7 @@ class _Walker:
     windows: Mapping[str, Window]
     loops: Mapping[str, Loop]
     homes: Mapping[str | None, list[ir.Buffer]]
+    visits: list[Visit]
 
     def within(self, loop: str | None, body: ir.Stmt) -> ir.Stmt:
         """`body` as the body of a loop: inside the allocations that live there."""
@@ -51,54 +70,57 @@ class _Walker:
             body = ir.Alloc(buffer, body)
         return body
 
-    def walk_all(self, nodes: list[raw.AstNode], names: Names, entered: Entered) -> ir.Stmt:
+    def walk_all(self, nodes: list[raw.AstNode], here: _Here) -> ir.Stmt:
         """Nodes in order. Neighbours under one mark that ran once belong together again."""
         done: list[ir.Stmt] = []
         at = 0
         while at < len(nodes):
-            mark = _mark(nodes[at], entered)
+            mark = _mark(nodes[at], here.entered)
             if mark is None or _loops_under(nodes[at], mark):
-                done.append(self.walk(nodes[at], names, entered))
+                done.append(self.walk(nodes[at], here))
                 at += 1
                 continue
             end = at + 1
-            while end < len(nodes) and _mark(nodes[end], entered) == mark:
+            while end < len(nodes) and _mark(nodes[end], here.entered) == mark:
                 if _loops_under(nodes[end], mark):
                     break
                 end += 1
-            inside = self.walk_all(nodes[at:end], names, entered | {mark})
+            inner = replace(here, entered=here.entered | {mark})
+            inside = self.walk_all(nodes[at:end], inner)
             done.append(self.once(mark, inside))
             at = end
         return ir.block(*done)
 
-    def walk(self, node: raw.AstNode, names: Names, entered: Entered) -> ir.Stmt:
-        """`entered` are the marks around that have no loop and whose allocations are made."""
+    def walk(self, node: raw.AstNode, here: _Here) -> ir.Stmt:
+        """One node that is not a loop."""
         kind: Any = node.get_type()
         if kind == _NODE.block:
-            return self.walk_all(_children(node), names, entered)
+            return self.walk_all(_children(node), here)
         if kind == _NODE.if_:
-            return self.choice(node, names, lambda inner: self.walk_all([inner], names, entered))
+            return self.choice(node, here, lambda inner, there: self.walk_all([inner], there))
         if kind == _NODE.mark:
             mark = node.mark_get_id().get_name()
-            if mark in entered:
-                return self.walk_all([node.mark_get_node()], names, entered)
-            return self.pieces(node.mark_get_node(), names, entered, mark)
+            if mark in here.entered:
+                return self.walk_all([node.mark_get_node()], here)
+            return self.pieces(node.mark_get_node(), here, mark)
         user = node.user_get_expr()
         args = [user.get_op_arg(n) for n in range(user.get_op_n_arg())]
         stmt = self.nest.stmts[isl.name(args[0].get_id().get_name())]
-        return self.statement(stmt, [_scalar(arg, names) for arg in args[1:]])
+        instance = tuple(_scalar(arg, here.names) for arg in args[1:])
+        self.visits.append(Visit(stmt.name, here.loops, here.conditions, instance))
+        return self.statement(stmt, instance)
 
-    def pieces(self, node: raw.AstNode, names: Names, entered: Entered, mark: str) -> ir.Stmt:
+    def pieces(self, node: raw.AstNode, here: _Here, mark: str) -> ir.Stmt:
         """What stands under a mark: its loop, or several, or single iterations between them."""
         kind: Any = node.get_type()
         if kind == _NODE.for_:
-            return self.loop(node, names, entered, mark)
+            return self.loop(node, here, mark)
         if kind == _NODE.block and _bare_for(node):
-            parts = (self.pieces(child, names, entered, mark) for child in _children(node))
+            parts = (self.pieces(child, here, mark) for child in _children(node))
             return ir.block(*parts)
         if kind == _NODE.if_ and _bare_for(node):
-            return self.choice(node, names, lambda it: self.pieces(it, names, entered, mark))
-        return self.once(mark, self.walk_all([node], names, entered))
+            return self.choice(node, here, lambda it, there: self.pieces(it, there, mark))
+        return self.once(mark, self.walk_all([node], here))
 
     def once(self, mark: str, inside: ir.Stmt) -> ir.Stmt:
         """The single iteration of a loop. One over a GPU axis stays: it says this is a launch."""
@@ -106,21 +128,26 @@ class _Walker:
         return ir.For(mark, Const(0), Const(1), body, kind) if kind in ir.AXES else body
 
     def choice(
-        self, node: raw.AstNode, names: Names, inner: Callable[[raw.AstNode], ir.Stmt]
+        self, node: raw.AstNode, here: _Here, inner: Callable[[raw.AstNode, _Here], ir.Stmt]
     ) -> ir.Stmt:
-        other = node.if_get_else_node() if node.if_has_else_node() else None
-        cond = _scalar(node.if_get_cond(), names)
-        return ir.If(cond, inner(node.if_get_then_node()), None if other is None else inner(other))
+        cond = _scalar(node.if_get_cond(), here.names)
+        holds = replace(here, conditions=(*here.conditions, cond))
+        then = inner(node.if_get_then_node(), holds)
+        if not node.if_has_else_node():
+            return ir.If(cond, then)
+        fails = replace(here, conditions=(*here.conditions, Call("not", (cond,))))
+        return ir.If(cond, then, inner(node.if_get_else_node(), fails))
 
-    def loop(self, node: raw.AstNode, names: Names, entered: Entered, mark: str) -> ir.Stmt:
+    def loop(self, node: raw.AstNode, here: _Here, mark: str) -> ir.Stmt:
         loop, var = self.loops[mark], Index(mark)
         iterator = node.for_get_iterator().get_id().get_name()
         cond = node.for_get_cond()
-        stop = _scalar(cond.get_op_arg(1), names)
+        stop = _scalar(cond.get_op_arg(1), here.names)
         ends: Any = cond.get_op_type()
         if ends == _LE:  # isl ends in `<` where it finds that shorter
             stop = _one_more(stop)
-        start, inc = _scalar(node.for_get_init(), names), _scalar(node.for_get_inc(), names)
+        start = _scalar(node.for_get_init(), here.names)
+        inc = _scalar(node.for_get_inc(), here.names)
         assert isinstance(inc, Const)
         step, value = int(inc.value), cast(Expr, var)
         if step != 1 and loop.kind not in ("serial", "parallel", "unroll"):
@@ -128,11 +155,15 @@ class _Walker:
             last = build.add(build.sub(stop, start), Const(step - 1))
             value = build.add(start, build.mul(var, inc))
             start, stop, step = Const(0), build.floordiv(last, inc), 1
-        inside = self.walk_all([node.for_get_body()], {**names, iterator: value}, entered)
-        body, separate = self.within(mark, inside), loop.tail == "separate"
+        around = ir.For(mark, start, stop, ir.Block(()), loop.kind, step)
+        inside = replace(here, names={**here.names, iterator: value}, loops=(*here.loops, around))
+        body = self.within(mark, self.walk_all([node.for_get_body()], inside))
+        if loop.kind == "vector":
+            body = _in_lanes(body)
+        separate = loop.tail == "separate"
         return ir.For(mark, start, stop, body, loop.kind, step, 1, separate)
 
-    def statement(self, stmt: Stmt, instance: list[Expr]) -> ir.Stmt:
+    def statement(self, stmt: Stmt, instance: tuple[Expr, ...]) -> ir.Stmt:
         dims: dict[Expr, Expr] = {
             Index(dim): at for dim, at in zip(stmt.dims, instance, strict=True)
         }
@@ -151,6 +182,14 @@ class _Walker:
         if stmt.reducer is None:
             return ir.Store(stmt.buffer, index, place(stmt.value))
         return ir.Update(stmt.buffer, index, stmt.reducer, place(stmt.value))
+
+
+def _in_lanes(stmt: ir.Stmt) -> ir.Stmt:
+    """The body of a vector loop: loops in it take their turns in every lane."""
+    stmt = ir.rebuild(stmt, _in_lanes)
+    if isinstance(stmt, ir.For) and stmt.kind in ("parallel", "vector"):
+        return ir.with_(stmt, kind="serial")
+    return stmt
 
 
 def _scalar(expr: raw.AstExpr, names: Names) -> Expr:

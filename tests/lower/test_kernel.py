@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from diptych.algo.tensor_expr.expr import Const
-from diptych.lower.ir import Alloc, For, If, Update, walk
+from diptych.algo.errors import UnsupportedError
+from diptych.algo.tensor_expr.expr import Const, Index
+from diptych.lower.ir import Alloc, Block, For, If, Update, walk
+from diptych.lower.ir_parse import parse_expr
 from diptych.lower.ir_print import print_expr, print_function
 from diptych.lower.kernel import lower, translate
+from diptych.lower.scan import Visit, complete, determined
 from diptych.sched.loop.machine import Machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -469,3 +472,94 @@ def test_tile_with_two_ragged_sides(make):
     a = make.whole(make.rng, (n,))
     function = make.agrees(nest, {"a": a}, {"c": np.cumsum(a)})
     assert sum(isinstance(s, Update) for s in walk(function.body)) == 5 + 5  # full and partial
+
+
+def test_loops_that_isl_gets_wrong_are_said_in_other_words(make):
+    n, h, k = 18, 6, 3  # from these loops alone isl makes code for even h only
+    nest = make.nest(
+        {"g": ("input", "f4", (h,)), "w": ("input", "f4", (k,)), "x": ("output", "f4", (n,))},
+        [
+            make.stmt("init", {"i": (0, n)}, "x[i]", "0.0:f32"),
+            make.stmt("update", {"i": (0, n), "h": (0, h), "k": (0, k)}, "x[i]", "g[h] * w[k]",
+                      "sum", ["3*h + k == i"]),
+        ],
+        make.loop("i", "i", "init", make.loop("a", "(h % 4) // 2", make.loop("b", "(h % 8) // 4",
+                  make.loop("c", "h % 2", "update")))),
+    )  # fmt: skip
+    g, w = make.whole(make.rng, (h,)), make.whole(make.rng, (k,))
+    expected = np.zeros(n, "f4")
+    for i in range(n):
+        expected[i] = g[i // 3] * w[i % 3]
+    make.agrees(nest, {"g": g, "w": w}, {"x": expected})
+    values = determined(nest.stmts["update"])
+    assert {print_expr(d): print_expr(v) for d, v in values.items()} == {
+        "h": "i // 3",
+        "k": "i - 3 * h",
+    }
+
+
+def test_instances_that_are_missing_are_noticed(make):
+    nest = make.nest(
+        {"x": ("output", "f4", (9,))},
+        [make.stmt("x", {"i": (0, 9)}, "x[i]", "1.0:f32", where=["i % 2 == 0"])],
+        make.loop("i", "i", "x"),
+    )
+    i, step = Index("i"), For("i", Const(0), Const(9), Block(()), "serial", 2)
+    every = For("i", Const(0), Const(9), Block(()))
+    even = parse_expr("i % 2 == 0")
+    pick = parse_expr("where(i < 4, 2 * i, 8)")
+    assert complete(nest, [Visit("x", (step,), (), (i,))])
+    assert complete(nest, [Visit("x", (every,), (even,), (i,))])
+    assert complete(nest, [Visit("x", (For("i", Const(0), Const(5), Block(())),), (), (pick,))])
+    assert not complete(nest, [Visit("x", (every,), (), (i,))])
+    assert not complete(nest, [Visit("x", (every,), (even, parse_expr("i < 8")), (i,))])
+    assert not complete(nest, [])
+
+
+def test_nests_that_stay_incomplete_are_refused(make, monkeypatch):
+    monkeypatch.setattr("diptych.lower.kernel.complete", lambda nest, visits: False)
+    with pytest.raises(UnsupportedError) as caught:
+        lower(make.matmul(8, 48, 5), "mm")
+    assert str(caught.value) == (
+        "mm: isl generates loops that miss instances of this nest; split or reorder fewer loops "
+        "over indices that others determine"
+    )
+
+
+def test_layouts_that_cannot_be_are_refused(make):
+    def copy(layout, scope):
+        return make.nest(
+            {"x": ("input", "f4", (9,)), "y": ("output", "f4", (9,)), "t": ("temp", "f4", (9,))},
+            [
+                make.stmt("t", {"i": (0, 9)}, "t[i]", "x[i]"),
+                make.stmt("y", {"i": (0, 9)}, "y[i]", "t[i]"),
+            ],
+            make.loop("one", "0", make.loop("a", "i", "t"), make.loop("b", "i", "y")),
+            [("t", "t", scope, None, layout)],
+        )
+
+    with pytest.raises(UnsupportedError) as caught:
+        lower(copy(["d0 - 3"], "heap"), "copy")
+    assert str(caught.value) == "layout of t: an axis must be bounded and start at 0"
+    with pytest.raises(UnsupportedError) as caught:
+        lower(copy(["d0 // 3", "d0 % 3"], "param"), "copy")
+    assert str(caught.value) == (
+        "t is an argument, whose layout is the caller's; stage a copy of it with layout= instead"
+    )
+
+
+def test_parallel_loop_inside_lanes(make):
+    m, n = 4, 6
+    nest = make.nest(
+        {"x": ("input", "f4", (m, n)), "y": ("output", "f4", (m, n)), "t": ("temp", "f4", (m, n))},
+        [
+            make.stmt("t", {"i": (0, m), "j": (0, n)}, "t[i, j]", "x[i, j] + 1.0:f32"),
+            make.stmt("y", {"i": (0, m), "j": (0, n)}, "y[i, j]", "t[i, j] * t[i, j]"),
+        ],
+        make.loop("j", "j", make.loop("t.i", "i", "t", kind="parallel"),
+                  make.loop("i", "i", "y", kind="vector"), kind="vector"),
+        [("t", "t", "stack", "j", None)],
+    )  # fmt: skip
+    x = make.whole(make.rng, (m, n))
+    function = make.agrees(nest, {"x": x}, {"y": (x + 1) ** 2})
+    assert {s.kind for s in walk(function.body) if isinstance(s, For)} == {"vector", "serial"}
