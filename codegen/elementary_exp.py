@@ -72,25 +72,22 @@ def _clamped(x: Lanes, low: float, high: float) -> Lanes:
     return x.gt(high).choose(high, x.lt(low).choose(low, x))
 
 
+def _less_one(r: Lanes, c: Format) -> Lanes:
+    """e**r - 1 for the reduced r."""
+    return (r * r).fma(r.polynomial(c.exp), r)
+
+
 def exp(x: Lanes) -> Lanes:
     """e**x"""
     c = format_of(x)
     n, r = _reduce(_clamped(x, c.exp_low, c.exp_high), c)
-    return _scaled((r * r).fma(r.polynomial(c.exp), r) + 1.0, n, c)
+    return _scaled(_less_one(r, c) + 1.0, n, c)
 
 
 def _scaled(y: Lanes, n: Lanes, c: Format) -> Lanes:
     """y * 2**n, in two steps, so that results may be subnormal or infinite."""
     half = n >> 1
     return y * _power_of_two(half, c) * _power_of_two(n - half, c)
-
-
-def _expm1(x: Lanes) -> Lanes:
-    """e**x - 1 for 0 <= x <= 40"""
-    c = format_of(x)
-    n, r = _reduce(x, c)
-    scale = _power_of_two(n, c)
-    return scale.fma((r * r).fma(r.polynomial(c.exp), r), scale - 1.0)
 
 
 def _split(x: Lanes, c: Format) -> tuple[Lanes, Lanes]:
@@ -119,14 +116,40 @@ def log(x: Lanes) -> Lanes:
     return x.lt(math.inf).choose(y, x)
 
 
+def _ratio(a: Lanes, a_low: Lanes, b: Lanes, b_low: Lanes) -> Lanes:
+    """(a + a_low) / (b + b_low), almost rounded once: a quotient and its correction."""
+    inverse = 1.0 / b
+    q = a * inverse
+    p, error = q.two_product(b)
+    rest = ((a - p) - error) + (a_low - q * b_low)
+    return q + rest * inverse
+
+
 def tanh(x: Lanes) -> Lanes:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent: t / (t + 2) with t = e**2|x| - 1, both to twice the precision."""
     c = format_of(x)
-    t = _expm1(_clamped(x.abs(), 0.0, c.tanh_one) * 2.0)
-    return (t / (t + 2.0)).with_sign_of(x)
+    n, r = _reduce(_clamped(x.abs(), 0.0, c.tanh_one) * 2.0, c)
+    scale = _power_of_two(n, c)
+    above = scale - 1.0  # 0, or at least as large as what is added to it
+    p = _less_one(r, c)
+    t = scale.fma(p, above)
+    low = scale * p - (t - above)
+    b, b_low = t.two_sum(2.0)
+    return _ratio(t, low, b, b_low + low).with_sign_of(x)
 
 
 def sigmoid(x: Lanes) -> Lanes:
-    """1 / (1 + e**-x), without overflow, so that the results near 0 are right too."""
-    e = exp(-x.abs())
-    return x.ge(0.0).choose(1.0, e) / (e + 1.0)
+    """1 / (1 + e**-x): of e = e**-|x|, which never overflows, 1 or e over 1 + e."""
+    c = format_of(x)
+    n, r = _reduce(_clamped(-x.abs(), c.exp_low, 0.0), c)
+    p = _less_one(r, c)
+    small = n.lt(-60)  # 1 + e is 1, and e may be subnormal
+    scale = _power_of_two(small.choose(-60, n), c)
+    e = scale.fma(p, scale)
+    low = scale * p - (e - scale)
+    b = e + 1.0
+    b_low = ((1.0 - b) + e) + low
+    right = x.ge(0.0)
+    q = _ratio(right.choose(1.0, e), right.choose(0.0, low), b, b_low)
+    tail = x.make(x.ib.and_(small.llvm, x.lt(0.0).llvm))
+    return tail.choose(_scaled(p + 1.0, n, c), q)

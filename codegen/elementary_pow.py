@@ -71,54 +71,35 @@ def _parity(y: Lanes) -> tuple[Lanes, Lanes]:
     return y.make(whole), y.make(odd)
 
 
-def _two_product(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """a * b and its rounding error."""
-    p = a * b
-    if a.unit.target.fma:
-        return p, a.fma(b, -p)
-    split = 134217729.0  # Dekker, in halves of 26 bits
-    t, u = a * split, b * split
-    a_hi, b_hi = t - (t - a), u - (u - b)
-    a_lo, b_lo = a - a_hi, b - b_hi
-    return p, ((a_hi * b_hi - p) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo
-
-
-def _two_sum(a: Lanes, b: Lanes | float) -> tuple[Lanes, Lanes]:
-    """a + b and its rounding error (Knuth)."""
-    s = a + b
-    v = s - a
-    return s, (a - (s - v)) + (-v + b)
-
-
 def _log_twice(x: Lanes) -> tuple[Lanes, Lanes]:
     """hi + lo = log x to some 68 bits: 2s (1 + z/3 + z^2/5 + ...), s = (m-1)/(m+1), z = s^2."""
     k, m = _split(x, DOUBLE)
     f = m - 1.0
-    u, u_low = _two_sum(m, 1.0)
+    u, u_low = m.two_sum(1.0)
     s = f / u
-    p, e = _two_product(s, u)
+    p, e = s.two_product(u)
     s_low = (((f - p) - e) - s * u_low) / u
-    z, z_low = _two_product(s, s)
+    z, z_low = s.two_product(s)
     z_low = z_low + 2.0 * s * s_low
     tail = z.polynomial([1 / (2 * j + 5) for j in range(13)])  # 1/5 + z/7 + ...
-    p, e = _two_product(z, tail)
+    p, e = z.two_product(tail)
     third = 1 / 3
-    q, q_low = _two_sum(p, third)
+    q, q_low = p.two_sum(third)
     q_low = q_low + e + z_low * tail + 1.850371707708594e-17  # 1/3 - third
-    p, e = _two_product(z, q)  # z/3 + z^2/5 + ...
+    p, e = z.two_product(q)  # z/3 + z^2/5 + ...
     e = e + z * q_low + z_low * q
-    h, h_low = _two_product(s, p)
+    h, h_low = s.two_product(p)
     h_low = h_low + s * e + s_low * p
-    hi, lo = _two_sum(s, h)
+    hi, lo = s.two_sum(h)
     lo = lo + h_low + s_low
     hi, lo = hi * 2.0, lo * 2.0
-    total, error = _two_sum(k * _LN2_HEAD, hi)
+    total, error = (k * _LN2_HEAD).two_sum(hi)
     return total, error + (lo + k * _LN2_TAIL)
 
 
 def _power_of_positive(x: Lanes, y: Lanes) -> Lanes:
     hi, lo = _log_twice(x)
-    p, e = _two_product(y, hi)
+    p, e = y.two_product(hi)
     e = e + y * lo
     inside = p.abs().lt(800.0)
     e = inside.choose(e, e.constant(0.0))

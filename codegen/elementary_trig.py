@@ -1,7 +1,8 @@
 """sin and cos, for all arguments.
 
-Up to about a million multiples of pi/2 are subtracted in three parts of 33 bits (Cody and Waite;
-the parts are fdlibm's), which is exact without fused operations. Beyond, the fraction of x * 2/pi
+Up to about a million, multiples of pi/2 are subtracted in three parts of 33 bits (Cody and Waite;
+the parts are fdlibm's), which is exact without fused operations; f32 has parts of its own where
+there are fused operations, and else goes through f64. Beyond, the fraction of x * 2/pi
 is taken from enough bits of 2/pi (Payne and Hanek), by integers of 256 bits, a lane at a time.
 The polynomials are fdlibm's and FreeBSD's.
 """
@@ -9,6 +10,7 @@ The polynomials are fdlibm's and FreeBSD's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import llvmlite.ir as ir
@@ -20,6 +22,8 @@ from .values import F64, I1, I32, I64, lanes_of
 FAST = 1.6e6  # |x| below which the quotient has at most 20 bits
 _PARTS = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624871116645580e-21)
 _REST = 8.47842766036889956997e-32
+FAST_SINGLE = 3e4  # the same for f32, where the quotient has 15 bits
+_PARTS_SINGLE = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 _SIN = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
     2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10,
@@ -44,12 +48,12 @@ def cos(x: Lanes) -> Lanes:
 
 
 def _quadrant(x: Lanes, ahead: int) -> Lanes:
-    quotient, hi, lo = _reduced(x.to_double())
     if x.double:
+        quotient, hi, lo = _reduced(x)
         s, c = _sin_cos(hi, lo)
     else:
-        s, c = _sin_cos_single(hi.to_single())
-        quotient = quotient.to_int(32)
+        quotient, hi, lo = _reduced_single(x)
+        s, c = _sin_cos_single(hi, lo)
     quotient = quotient + ahead
     y = (quotient & 1).eq(0).choose(s, c)
     y = (quotient & 2).eq(0).choose(y, -y)
@@ -69,68 +73,88 @@ def _sin_cos(x: Lanes, low: Lanes) -> tuple[Lanes, Lanes]:
     return s, w + (((1.0 - w) - half) + (z * r - x * low))
 
 
-def _sin_cos_single(x: Lanes) -> tuple[Lanes, Lanes]:
+def _sin_cos_single(x: Lanes, low: Lanes) -> tuple[Lanes, Lanes]:
     z = x * x
-    s = (x * z).fma(z.polynomial(_SINF), x)
+    s = x + (x * z).fma(z.polynomial(_SINF), low)
     half = z * 0.5
     w = 1.0 - half
-    return s, w + (((1.0 - w) - half) + z * z * z.polynomial(_COSF))
+    return s, w + (((1.0 - w) - half) + (z * z * z.polynomial(_COSF) - x * low))
+
+
+def _reduced_single(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """n and hi + lo as in `_reduced`, of f32: by f32 alone where fused operations make it exact."""
+
+    def through_double() -> tuple[Lanes, Lanes, Lanes]:
+        n, hi, lo = _reduced(x.to_double())
+        short = hi.to_single()
+        return n.to_int(32), short, ((hi - short.to_double()) + lo).to_single()
+
+    if not x.unit.target.fma:
+        return through_double()
+    large = x.abs().ge(FAST_SINGLE).llvm
+    quick = _cody_waite(x, 1.5 * 2**23, _PARTS_SINGLE, 0.0)
+
+    def slow() -> list[ir.Value]:
+        parts = zip(through_double(), quick, strict=True)
+        return [x.ib.select(large, exact.llvm, part.llvm) for exact, part in parts]
+
+    n, hi, lo = _where_any(x, large, slow, [part.llvm for part in quick])
+    return n, hi, lo
 
 
 def _reduced(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     """n (modulo 4) and hi + lo with x = n pi/2 + hi + lo, |hi| <= pi/4, of f64."""
-    quick = _cody_waite(x)
-    ib, unit = x.ib, x.unit
     large = x.abs().ge(FAST).llvm
-    any_large = large
-    if lanes_of(large) > 1:
-        bits = ir.IntType(lanes_of(large))
-        any_large = ib.icmp_unsigned("!=", ib.bitcast(large, bits), bits(0))
+    quick = [part.llvm for part in _cody_waite(x, 1.5 * 2**52, _PARTS, _REST)]
+    n, hi, lo = _where_any(x, large, lambda: _by_lane(x, large, list(quick)), quick)
+    return n, hi, lo
+
+
+def _where_any(
+    x: Lanes, cond: ir.Value, slow: Callable[[], list[ir.Value]], quick: list[ir.Value]
+) -> list[Lanes]:
+    """The values of `slow` if the condition holds in some lane, else those of `quick`."""
+    ib = x.ib
+    if lanes_of(cond) > 1:
+        bits = ir.IntType(lanes_of(cond))
+        cond = ib.icmp_unsigned("!=", ib.bitcast(cond, bits), bits(0))
     before = ib.block
-    slow, after = ib.append_basic_block("large"), ib.append_basic_block("reduced")
-    ib.cbranch(any_large, slow, after)
-    ib.position_at_end(slow)
-    fixed = _by_lane(unit, ib, x.llvm, large, [part.llvm for part in quick])
+    there, after = ib.append_basic_block("large"), ib.append_basic_block("reduced")
+    ib.cbranch(cond, there, after)
+    ib.position_at_end(there)
+    other = slow()
     end = ib.block
     ib.branch(after)
     ib.position_at_end(after)
     merged = []
-    for part, other in zip(quick, fixed, strict=True):
-        phi = ib.phi(part.llvm.type)
-        phi.add_incoming(part.llvm, before)
-        phi.add_incoming(other, end)
+    for mine, its in zip(quick, other, strict=True):
+        phi = ib.phi(mine.type)
+        phi.add_incoming(mine, before)
+        phi.add_incoming(its, end)
         merged.append(x.make(phi))
-    return merged[0], merged[1], merged[2]
+    return merged
 
 
-def _cody_waite(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    shift = 1.5 * 2**52
-    shifted = x * (2 / math.pi) + shift
+def _cody_waite(
+    x: Lanes, shift: float, parts: tuple[float, float, float], rest: float
+) -> tuple[Lanes, Lanes, Lanes]:
+    """n, hi, lo; x minus n times the first part is exact."""
+    shifted = x.fma(2 / math.pi, shift)
     n = shifted - shift
-    a = x - n * _PARTS[0]  # exact, and so is each product
-    b = n * _PARTS[1]
-    hi, error = _difference(a, b)
-    low = error - (n * _PARTS[2] + n * _REST)
+    a = n.fma(-parts[0], x)
+    b, b_error = n.two_product(n.constant(parts[1]))
+    hi, error = a.two_sum(-b)
+    low = (error - b_error) - (n * parts[2] + n * rest)
     total = hi + low
     return shifted.bits(), total, (hi - total) + low
 
 
-def _difference(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """a - b, and its rounding error (Knuth's two-sum)."""
-    s = a - b
-    v = s - a
-    return s, (a - (s - v)) - (b + v)
-
-
-def _by_lane(
-    unit: Unit, ib: ir.IRBuilder, x: ir.Value, large: ir.Value, parts: list[ir.Value]
-) -> list[ir.Value]:
+def _by_lane(x: Lanes, large: ir.Value, parts: list[ir.Value]) -> list[ir.Value]:
     """The parts, replaced by those of the exact reduction in lanes that are large."""
-    fn = _payne_hanek(unit)
-    n = lanes_of(x)
+    fn, ib, n = _payne_hanek(x.unit), x.ib, x.count
     for lane in range(n):
         one = I32(lane)
-        item = x if n == 1 else ib.extract_element(x, one)
+        item = x.llvm if n == 1 else ib.extract_element(x.llvm, one)
         its = large if n == 1 else ib.extract_element(large, one)
         before, there, after = (
             ib.block,
@@ -224,7 +248,7 @@ def _payne_hanek(unit: Unit) -> ir.Function:
 
     # times pi/2, to twice the precision
     x = Lanes(unit, ib, hi)
-    p, error = _product(x, math.pi / 2)
+    p, error = x.two_product(x.constant(math.pi / 2))
     error = error + x * 6.123233995736766e-17 + Lanes(unit, ib, lo) * (math.pi / 2)
     total_hi = p + error
     total_lo = (p - total_hi) + error
@@ -245,16 +269,3 @@ def _part(ib: ir.IRBuilder, bits: ir.Value, weight: ir.Value, extra: int = 0) ->
     scale = ib.bitcast(ib.shl(weight, I64(52)), F64)
     scaled = ib.fmul(number, scale)
     return ib.fmul(scaled, F64(2.0**extra)) if extra else scaled
-
-
-def _product(a: Lanes, b: float) -> tuple[Lanes, Lanes]:
-    """a * b and its rounding error: Dekker's, in halves of 26 bits."""
-    factor = 134217729.0
-    t = a * factor
-    a_hi = t - (t - a)
-    a_lo = a - a_hi
-    u = b * factor
-    b_hi = u - (u - b)
-    b_lo = b - b_hi
-    p = a * b
-    return p, ((a_hi * b_hi - p) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo

@@ -93,6 +93,23 @@ class Lanes:
         fn = self.unit.intrinsic(f"llvm.{intrinsic}.{short}", typ, [typ] * len(args))
         return self.make(self.ib.call(fn, args))
 
+    def two_product(self, other: Lanes) -> tuple[Lanes, Lanes]:
+        """self * other and its rounding error."""
+        p = self * other
+        if self.unit.target.fma:
+            return p, self.fma(other, -p)
+        split = 134217729.0 if self.double else 4097.0  # Dekker, in halves of the significand
+        t, u = self * split, other * split
+        a_hi, b_hi = t - (t - self), u - (u - other)
+        a_lo, b_lo = self - a_hi, other - b_hi
+        return p, ((a_hi * b_hi - p) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo
+
+    def two_sum(self, other: Lanes | float) -> tuple[Lanes, Lanes]:
+        """self + other and its rounding error (Knuth)."""
+        s = self + other
+        v = s - self
+        return s, (self - (s - v)) + (-v + other)
+
     def polynomial(self, coefficients: Sequence[float]) -> Lanes:
         """c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule."""
         total = self.make(like(self.llvm, coefficients[-1]))
