@@ -68,7 +68,8 @@ def node(cls: type[T]) -> type[T]:
     body["__copy__"] = lambda self: self
     body["__deepcopy__"] = lambda self, memo: self
     body.setdefault("__repr__", __repr__)
-    made = type(cls)(cls.__name__, cls.__bases__, body)
+    make: Any = type(cls)
+    made: type[T] = make(cls.__name__, cls.__bases__, body)
     _keys_of_themselves.add(made)
     return made
 
