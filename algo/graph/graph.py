@@ -138,6 +138,9 @@ class Literal(Value):
     data: bytes
     type: ArrayType
 
+    def __repr__(self) -> str:
+        return f"<literal {self.type}>"
+
 
 @node
 class Apply:
@@ -145,6 +148,9 @@ class Apply:
 
     op: Op
     args: tuple[Value, ...]
+
+    def __repr__(self) -> str:  # not the arguments: a graph shares them, its text would not
+        return f"<{self.op.name} of {len(self.args)} values>"
 
 
 @node
@@ -154,6 +160,9 @@ class Result(Value):
     apply: Apply
     position: int
     type: ArrayType
+
+    def __repr__(self) -> str:
+        return f"<{self.apply.op.name}.{self.apply.op.returns[self.position]}: {self.type}>"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from ...algo.errors import OpError
 from ...algo.tensor_expr.expr import Access, Index, Reduce, walk
 from ...algo.tensor_expr.op import Op
-from .fuse import convex, merged
-from .tasks import Task, Tasks
+from .fuse import fused
+from .tasks import Tasks, sort, with_tasks
 
 LARGEST = 6  # nodes in a kernel that default fusion makes; more would only cost registers
 
@@ -23,39 +23,89 @@ def fuse_by_default(tasks: Tasks, apart: Iterable[str] = ()) -> Tasks:
 
     `apart` are ids of tasks that an explicit primitive speaks of; they stay as they are.
     """
-    fixed = set(apart)
-    for task in tasks.tasks:
-        if task.kind != "launch" or task.id in fixed or task.op is None:
-            continue
-        reads = elementwise_reads(task.op)
+    groups = _Groups(tasks, set(apart))
+    for at, task in enumerate(tasks.tasks):
+        reads = None if task.op is None else elementwise_reads(task.op)
         if reads is not None:
-            tasks = _joined(tasks, task, reads, fixed)
-    return tasks
+            groups.join(at, reads)
+    return groups.tasks_after()
 
 
-def _joined(tasks: Tasks, task: Task, reads: frozenset[str], fixed: set[str]) -> Tasks:
-    assert task.op is not None
-    producers = tasks.producers()
-    names = {
-        arg
-        for param, arg in zip(task.op.params, task.args, strict=True)
-        if param.name in reads and tasks.types[arg].shape == tasks.types[task.results[0]].shape
-    }
-    candidates = [t for t in tasks.tasks if any(producers.get(name) is t for name in names)]
-    for producer in reversed(candidates):
-        if (
-            producer.kind == "launch"
-            and producer.id not in fixed
-            and producer.device == task.device
-            and (task.again <= producer.again)
-            and len(producer.nodes) + len(task.nodes) <= LARGEST
-            and convex(tasks, [producer, task])
-        ):
-            try:
-                return merged(tasks, [producer, task])
-            except OpError:  # their ranges cannot be proved together: two kernels, as written
-                continue
-    return tasks
+class _Groups:
+    """Which tasks become one, as a partition of their positions; a group is named by its first."""
+
+    def __init__(self, tasks: Tasks, apart: set[str]) -> None:
+        self.tasks, self.apart = tasks, apart
+        self.all = tasks.tasks
+        self.maker = {name: at for at, task in enumerate(self.all) for name in task.results}
+        self.group = list(range(len(self.all)))
+        self.members = {at: [at] for at in self.group}
+        self.readers: dict[int, set[int]] = {at: set() for at in self.group}
+        for at, task in enumerate(self.all):
+            for name in task.args:
+                if name in self.maker:
+                    self.readers[self.maker[name]].add(at)
+
+    def join(self, at: int, reads: frozenset[str]) -> None:
+        """Puts an elementwise task with the last of its producers that it can run with."""
+        task = self.all[at]
+        assert task.op is not None
+        shape = self.tasks.types[task.results[0]].shape
+        makers = {
+            self.group[self.maker[name]]
+            for param, name in zip(task.op.params, task.args, strict=True)
+            if param.name in reads and name in self.maker and self.tasks.types[name].shape == shape
+        }
+        for group in sorted(makers, key=lambda g: -self.members[g][-1]):
+            if self._fits(group, at):
+                self.members[group].append(at)
+                del self.members[at]
+                self.group[at] = group
+                return
+
+    def tasks_after(self) -> Tasks:
+        """The program with one launch a group."""
+        out = []
+        for at, task in enumerate(self.all):
+            mine = self.members.get(self.group[at], [])
+            if mine[-1] == at:
+                chosen = [self.all[n] for n in mine]
+                out.append(fused(self.tasks, chosen) if len(chosen) > 1 else task)
+        return with_tasks(self.tasks, sort(out))
+
+    def _fits(self, group: int, at: int) -> bool:
+        task, chosen = self.all[at], [self.all[n] for n in self.members[group]]
+        nodes = sum(len(each.nodes) for each in (*chosen, task))
+        alike = all(t.kind == "launch" and t.device == task.device for t in chosen)
+        ours = any(t.id in self.apart for t in (*chosen, task))
+        if not alike or ours or nodes > LARGEST or task.again > chosen[0].again:
+            return False
+        if self._stands_between(group, at):
+            return False
+        try:
+            fused(self.tasks, [*chosen, task])
+        except OpError:  # their ranges cannot be proved together: two kernels, as written
+            return False
+        return True
+
+    def _stands_between(self, group: int, at: int) -> bool:
+        """Does some other group need this one, and the task need that one?"""
+        seen: set[int] = set()
+        waiting = list(self._readers(group) - {group, at})
+        while waiting:
+            other = waiting.pop()
+            if other in seen or self.members[other][0] > at:
+                continue  # a group that only holds later tasks is not needed by this one
+            seen.add(other)
+            after = self._readers(other)
+            if at in after:
+                return True
+            waiting.extend(after - {group})
+        return False
+
+    def _readers(self, group: int) -> set[int]:
+        """The groups that read something of a group."""
+        return {self.group[r] for n in self.members[group] for r in self.readers[n]}
 
 
 def elementwise_reads(op: Op) -> frozenset[str] | None:

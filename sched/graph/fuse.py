@@ -89,14 +89,27 @@ def fused(tasks: Tasks, chosen: Sequence[Task]) -> Task:
 
 
 def _composed(tasks: Tasks, parts: Sequence[Task], returns: Sequence[str]) -> Composed:
-    """For all sizes where that can be proved, else for the sizes at hand."""
-    places = tuple(Part(task.op, task.args, task.results) for task in parts if task.op is not None)
-    names = sorted({name for part in places for name in (*part.args, *part.results)})
-    shapes = tuple((name, tasks.types[name].shape) for name in names)
-    found = _composition(places, tuple(returns), shapes)
+    """For all sizes where that can be proved, else for the sizes at hand.
+
+    Values are numbered, so that all layers of a network ask for one composition.
+    """
+    names = list(dict.fromkeys(name for task in parts for name in (*task.args, *task.results)))
+    number = {name: f"v{at}" for at, name in enumerate(names)}
+    places = tuple(
+        Part(task.op, tuple(number[a] for a in task.args), tuple(number[r] for r in task.results))
+        for task in parts
+        if task.op is not None
+    )
+    shapes = tuple((number[name], tasks.types[name].shape) for name in names)
+    found = _composition(places, tuple(number[name] for name in returns), shapes)
     if isinstance(found, OpError):
         raise found
-    return found
+    back = dict(zip(number.values(), names, strict=True))
+    return Composed(
+        found.op,
+        tuple(back[name] for name in found.args),
+        tuple(back[name] for name in found.results),
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -145,8 +158,3 @@ def _between(tasks: Tasks, chosen: Sequence[Task]) -> tuple[Task, Task] | None:
             for result in task.results:
                 below[result], via[result] = source, task
     return None
-
-
-def convex(tasks: Tasks, chosen: Sequence[Task]) -> bool:
-    """Can these tasks run one after the other, with nothing between them?"""
-    return _between(tasks, chosen) is None

@@ -7,6 +7,7 @@ collectives. Names are assigned once; the order of the tasks is an order in whic
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -186,21 +187,26 @@ def select(tasks: Tasks, selector: str, who: str) -> Task:
 def sort(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """The tasks in an order in which they can run, as near to the given one as possible.
 
-    Raises `ValueError` naming the tasks of a cycle where there is none.
+    There is one: callers merge only tasks with nothing between them.
     """
-    makers = {result: position for position, task in enumerate(tasks) for result in task.results}
-    waits = [{makers[a] for a in task.args if a in makers} for task in tasks]
-    order: list[int] = []
-    done: set[int] = set()
-    waiting = list(range(len(tasks)))
-    while waiting:
-        ready = next((p for p in waiting if waits[p] <= done), None)
-        if ready is None:
-            raise ValueError(", ".join(tasks[p].id for p in waiting))
-        order.append(ready)
-        done.add(ready)
-        waiting.remove(ready)
-    return tuple(tasks[p] for p in order)
+    makers = {result: at for at, task in enumerate(tasks) for result in task.results}
+    waits = [{makers[arg] for arg in task.args if arg in makers} for task in tasks]
+    wakes: list[list[int]] = [[] for _ in tasks]
+    for at, needed in enumerate(waits):
+        for other in needed:
+            wakes[other].append(at)
+    missing = [len(needed) for needed in waits]
+    ready = [at for at, count in enumerate(missing) if not count]
+    order: list[Task] = []
+    while ready:
+        at = heapq.heappop(ready)
+        order.append(tasks[at])
+        for other in wakes[at]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, other)
+    assert len(order) == len(tasks), "tasks wait for each other"
+    return tuple(order)
 
 
 def with_tasks(tasks: Tasks, new: Sequence[Task], types: Mapping[str, ArrayType] = {}) -> Tasks:
