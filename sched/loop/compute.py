@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Expr, Index, substitute
-from .carried import check_dependence, check_marks, check_order
+from .carried import check_dependence, check_marks
 from .copies import own_dims
 from .dependences import dependences
 from .flow import check_flow
@@ -19,6 +19,7 @@ from .regions import region
 from .relations import from_data
 from .storage import accumulators, cells, place, reads
 from .tree import around_loop, edit, remove, seq, steps_to, with_tree
+from .validate import check_change
 from .witness import at
 
 
@@ -82,8 +83,8 @@ class ComputeAt(Primitive):
         for dep in dependences(nest.kernel.stages):
             if names & {dep.src, dep.dst}:
                 check_dependence(after, dep, self.who)
-        check_flow(after, [tensor], self.who)
         check_marks(after, self.who)
+        check_flow(after, (b.tensor for b in after.buffers.values() if b.pinned), self.who)
 
     def _group(self, nest: Nest) -> list[Stmt]:
         """The statements that compute the tensor and its accumulator, in program order."""
@@ -197,9 +198,7 @@ class ComputeWith(Primitive):
 
     def legal(self, nest: Nest) -> None:
         self._parts(nest)
-        after = place(self.apply(nest))
-        check_order(nest, after, self.who)
-        check_marks(after, self.who)
+        check_change(nest, place(self.apply(nest)), self.who)
 
     def _parts(self, nest: Nest) -> tuple[Seq, int]:
         """The sequence in which the nests are neighbours, and the first one's position."""

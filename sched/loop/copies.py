@@ -13,6 +13,7 @@ from .names import index_of
 from .nest import Leaf, Loop, Nest, Stmt, Tree
 from .regions import Cell, region
 from .relations import primed, text
+from .storage import in_coordinates
 from .tree import around_stmt
 
 Inner = tuple[str, Expr, str, int | None]
@@ -55,11 +56,18 @@ def plain(around: Sequence[Loop], names: Sequence[str], layout: tuple[Expr, ...]
     return Shape(own, values, tuple((name, value, "serial", None) for name, value in axes))
 
 
-def mirrored(nest: Nest, writer: Stmt, depth: int, names: Sequence[str]) -> Shape | None:
+def mirrored(
+    nest: Nest,
+    writer: Stmt,
+    depth: int,
+    names: Sequence[str],
+    touched: Sequence[tuple[Stmt, Cell]],
+) -> Shape | None:
     """The writer's own loops, the outermost `depth` being those around the copy.
 
     Loops that the element's coordinates do not determine (those of the reduction) are repeated
-    outside and left out inside. None where the rest would not tell all elements apart.
+    outside and left out inside. None where the rest would not tell all elements apart, or where
+    an iteration touches elements that are another's by their coordinates.
     """
     if writer.lhs != tuple(map(Index, names)):
         return None
@@ -68,6 +76,10 @@ def mirrored(nest: Nest, writer: Stmt, depth: int, names: Sequence[str]) -> Shap
     def follows(loop: Loop) -> bool:
         return set(indices_of(loop.values[writer.name])) <= set(names)
 
+    for loop in filter(follows, chain[:depth]):
+        seen = {in_coordinates(loop.values[stmt.name], cell, stmt) for stmt, cell in touched}
+        if len(seen) > 1 or None in seen:
+            return None
     own = own_dims([loop for loop in chain[:depth] if not follows(loop)], names)
     values: dict[str, Expr] = {
         loop.name: Index(own[loop.name]) if loop.name in own else loop.values[writer.name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from .names import find_loop
 from .nest import Buffer, Loop, Nest, Stmt, Tree, leaves, loops
 from .order import other_iteration
 from .primitive import Primitive
+from .regions import Cell
 from .relations import from_data, primed, same_element
 from .storage import accumulators, cells, place, reads, touching
 from .tree import around_loop, around_stmt, edit, seq
@@ -114,7 +115,7 @@ class Stage(Primitive):
         shape = plain(around, names, layout)
         if writers:
             deepest = max(writers, key=lambda s: len(around_stmt(nest.tree, s.name)))
-            shape = mirrored(nest, deepest, len(around), names) or shape
+            shape = mirrored(nest, deepest, len(around), names, touched) or shape
         new = unused(f"{old.name}.{self.scope}", nest.buffers)
         stmts = dict(nest.stmts)
         stmts.update((s.name, _turned(s, old.name, new)) for s in inner)
@@ -123,7 +124,8 @@ class Stage(Primitive):
         if _comes_in(nest, old, inner, around, self.who):
             label = unused(f"{old.tensor}.{'load' if writers else 'pack'}", stmts)
             ends = (new, old.name)
-            stmts[label], tree = copy(nest, label, ends, touched, around, shape, names, self.who)
+            wanted = list(_wanted(old.name, inner))
+            stmts[label], tree = copy(nest, label, ends, wanted, around, shape, names, self.who)
             parts.insert(0, tree)
             copies.append(label)
         if writers and _goes_out(nest, old, inner, around, self.who):
@@ -164,11 +166,21 @@ def _comes_in(
     """Is a value wanted under the loop that does not come from the same iteration?"""
     if nest.kernel.tensors[old.tensor].role == "input":
         return True
-    writers = [s for s in inner if s.buffer == old.name]
-    wanting = [s for s in writers if s.reducer is not None]
-    wanting += [s for s in inner if any(read.tensor == old.name for read in reads(s))]
-    outside = any(s.buffer == old.name and s not in inner for s in nest.stmts.values())
-    return bool(wanting) and (outside or _crosses(old.name, wanting, writers, around, who))
+    wanted = list(_wanted(old.name, inner))
+    for b in nest.stmts.values():
+        if b.buffer == old.name and b not in inner:
+            for a, cell in wanted:
+                if first_pair(a, b, same_element(cell, b.lhs, primed(b.dims)), who) is not None:
+                    return True
+    return _crosses(wanted, [s for s in inner if s.buffer == old.name], around, who)
+
+
+def _wanted(buffer: str, inner: Sequence[Stmt]) -> Iterator[tuple[Stmt, Cell]]:
+    """The accesses that need the value that is there: reads, and updates of it."""
+    for stmt in inner:
+        yield from ((stmt, read.indices) for read in reads(stmt) if read.tensor == buffer)
+        if stmt.buffer == buffer and stmt.reducer is not None:
+            yield stmt, stmt.lhs
 
 
 def _goes_out(
@@ -179,25 +191,23 @@ def _goes_out(
         return True
     if any(name not in {s.name for s in inner} for name in touching(nest, old.name)):
         return True
-    users = [s for s in inner if any(True for _ in cells(s, old.name))]
-    return _crosses(old.name, users, [s for s in inner if s.buffer == old.name], around, who)
+    users = [(s, cell) for s in inner for cell in cells(s, old.name)]
+    return _crosses(users, [s for s in inner if s.buffer == old.name], around, who)
 
 
 def _crosses(
-    buffer: str,
-    users: Sequence[Stmt],
+    users: Sequence[tuple[Stmt, Cell]],
     writers: Sequence[Stmt],
     around: Sequence[Loop],
     who: str,
 ) -> bool:
     """Do different iterations of the loops meet in an element that one of them writes?"""
-    for a in users:
+    for a, cell in users:
         for b in writers:
             apart = " or ".join(other_iteration(loop, a, b) for loop in around)
-            for cell in cells(a, buffer):
-                same = same_element(cell, b.lhs, primed(b.dims))
-                if first_pair(a, b, [*same, f"({apart})"], who) is not None:
-                    return True
+            same = same_element(cell, b.lhs, primed(b.dims))
+            if first_pair(a, b, [*same, f"({apart})"], who) is not None:
+                return True
     return False
 
 

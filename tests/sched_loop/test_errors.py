@@ -188,6 +188,16 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         MATMUL, lambda s: s.stage("B", at="k").stage("B", at="j"),
         "stage(B, at=j): under loop C.j it is held by B, B.stack; stage it further in",
     ),
+    "stage a block of no shape": (
+        "F[y,x] = a[y,x] + 1\nG[y,x] = F[y,3-x] where y in 0:Y, x in 0:4",
+        lambda s: s.tile({"G.x": 2}).split("F.x", 3).fuse("F.y", "F.xo").stage("F", at="F.y_xo"),
+        "",
+    ),
+    "reorder around copies": (
+        "c[i,j] = x[i,j] + where((i > 0) & (j < J - 1), c[i-1,j+1], 0) where i in 0:I, j in 0:J",
+        lambda s: s.stage("c", at="j").reorder("j", "i"),
+        "reorder(j, i): c[1,0] reads c[0,1], which nothing has written yet (mm.py:9)",
+    ),
     "layout axis": (
         MATMUL, lambda s: s.stage("B", at="j", layout=("q", "k")),
         "stage(B, at=j): layout axis 'q' is not made of k, j, d0, d1, integers and + - * // %",
