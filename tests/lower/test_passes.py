@@ -1,0 +1,268 @@
+"""What each pass does, as text before and after."""
+
+from textwrap import dedent, indent
+
+import pytest
+from diptych.lower import passes
+from diptych.lower.ir_parse import parse_function
+from diptych.lower.ir_print import print_function
+from diptych.lower.verify import verify
+from diptych.sched.loop.machine import Machine
+
+MACHINE = Machine(vector_bytes=16, registers=16)  # four lanes of f32
+
+
+def function(body, params):
+    return parse_function(f"function f({params}):\n{indent(dedent(body).strip(), '    ')}\n")
+
+
+def check(name, before, after, params="x: param f32[100], y: param f32[100]", again=True):
+    step = next(step for step in passes.PASSES if step.name == name)
+    got = step.apply(function(before, params), MACHINE)
+    verify(got)
+    assert print_function(got) == print_function(function(after, params))
+    if again:
+        assert step.apply(got, MACHINE) is got  # nothing is left to do
+
+
+def test_simplify():
+    check(
+        "simplify",
+        """
+        for one in 3 .. 4:
+            for io in 0 .. 13:
+                for ii in 0 .. min(min(8, 100 - io * 8), 9):
+                    if (io * 8 + ii) // 8 == io:
+                        x[io * 8 + ii - one + 3] = where(ii < 8, y[(io * 8 + ii) % 8], y[200])
+        for none in 5 .. 5:
+            x[none] = 0.0:f32
+        """,
+        """
+        for io in 0 .. 13:
+            for ii in 0 .. min(100 - 8 * io, 8):
+                x[8 * io + ii] = y[ii]
+        """,
+    )
+
+
+def test_hoist():
+    check(
+        "hoist",
+        """
+        for i in 0 .. 9:
+            for j in 0 .. 9:
+                if i < 3:
+                    x[j] = 0.0:f32
+            for j in 0 .. 9:
+                if j < 3:
+                    x[j] = 0.0:f32
+        """,
+        """
+        for i in 0 .. 9:
+            if i < 3:
+                for j in 0 .. 9:
+                    x[j] = 0.0:f32
+            for j in 0 .. 9:
+                if j < 3:
+                    x[j] = 0.0:f32
+        """,
+    )
+
+
+def test_strip():
+    check(
+        "strip",
+        """
+        for i in 2 .. 99 vector:
+            x[i] = y[i]
+        for n in 0 .. 9:
+            for i in n .. 2 * n vector:
+                x[i] = y[i]
+        """,
+        """
+        for i.strip in 0 .. 6:
+            for i in 0 .. 16 vector:
+                x[2 + i.strip * 16 + i] = y[2 + i.strip * 16 + i]
+        for i in 0 .. 1 vector:
+            x[98 + i] = y[98 + i]
+        for n in 0 .. 9:
+            for i in 0 .. n vector:
+                x[n + i] = y[n + i]
+        """,
+    )
+
+
+def test_separate_decides_outside_the_reduction():
+    check(
+        "separate",
+        """
+        for io in 0 .. 13:
+            alloc a: register f32[8]:
+                for k in 0 .. 9:
+                    for ii in 0 .. min(8, 100 - 8 * io) unroll:
+                        a[ii] sum= x[8 * io + ii]
+                for si in 0 .. min(8, 100 - 8 * io) unroll:
+                    y[8 * io + si] = a[si]
+        """,
+        """
+        for io in 0 .. 13:
+            if 100 - 8 * io >= 8:
+                alloc a: register f32[8]:
+                    for k in 0 .. 9:
+                        for ii in 0 .. 8 unroll:
+                            a[ii] sum= x[8 * io + ii]
+                    for si in 0 .. 8 unroll:
+                        y[8 * io + si] = a[si]
+            else:
+                alloc a: register f32[8]:
+                    for k in 0 .. 9:
+                        for ii in 0 .. min(8, 100 - 8 * io) unroll:
+                            a[ii] sum= x[8 * io + ii]
+                    for si in 0 .. min(8, 100 - 8 * io) unroll:
+                        y[8 * io + si] = a[si]
+        """,
+        again=False,
+    )
+
+
+def test_unroll():
+    check(
+        "unroll",
+        """
+        for n in 0 .. 9:
+            for i in 0 .. min(n, 2) unroll:
+                x[i] = y[n]
+            for i in 1 .. 6 step 3 unroll:
+                x[i] = y[n]
+        alloc a: register f32[2]:
+            for k in 0 .. 2:
+                a[k] = x[k]
+        """,
+        """
+        for n in 0 .. 9:
+            if 0 < min(n, 2):
+                x[0] = y[n]
+            if 1 < min(n, 2):
+                x[1] = y[n]
+            x[1] = y[n]
+            x[4] = y[n]
+        alloc a: register f32[2]:
+            a[0] = x[0]
+            a[1] = x[1]
+        """,
+    )
+
+
+def test_unrolling_has_a_budget():
+    many = "for i in 0 .. {} unroll:\n    x[i] = y[i]"
+    sized = "x: param f32[5000], y: param f32[5000]"
+    check("unroll", many.format(5000), many.format(5000).replace(" unroll", ""), sized)
+    check("unroll", "for n in 0 .. i64(y[0]) unroll:\n    x[n] = 0.0:f32",
+          "for n in 0 .. i64(y[0]):\n    x[n] = 0.0:f32")  # fmt: skip
+
+
+def test_accumulate():
+    check(
+        "accumulate",
+        """
+        x[7] = 0.0:f32
+        for o in 0 .. 6:
+            for i in 0 .. 8 vector:
+                x[7] sum= y[8 * o + i]
+        """,
+        """
+        x[7] = 0.0:f32
+        alloc x.lanes: register f32[8] align 64:
+            for x.lanes.v in 0 .. 8 vector:
+                x.lanes[x.lanes.v] = 0.0:f32
+            for o in 0 .. 6:
+                for i in 0 .. 8 vector:
+                    x.lanes[i] sum= y[8 * o + i]
+            for x.lanes.v in 0 .. 4 vector:
+                x.lanes[x.lanes.v] sum= x.lanes[x.lanes.v + 4]
+            for x.lanes.v in 0 .. 4 vector:
+                x[7] sum= x.lanes[x.lanes.v]
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in 0 .. 4 vector:\n    x[7] sum= y[i]",  # one vector, once
+        "for o in 0 .. 6:\n    for i in 0 .. 4 vector:\n        x[o] sum= y[i]",  # a cell each
+        "for o in 0 .. 6:\n    for i in 0 .. 4 vector:\n        x[7] sum= y[i] * x[o]",  # read
+        "for o in 0 .. 6 parallel:\n    for i in 0 .. 4 vector:\n        x[7] sum= y[i]",
+        "for o in 0 .. 6:\n    for i in 0 .. 4 vector:\n        x[i64(y[0])] sum= y[i]",
+    ],
+)
+def test_what_needs_no_lanes_or_must_not_have_them(body):
+    check("accumulate", body, body)
+
+
+def test_vectorize():
+    check(
+        "vectorize",
+        """
+        for i in 0 .. 7 vector:
+            x[i] = y[i]
+        for n in 3 .. 8:
+            for i in 0 .. n vector:
+                x[i] = y[i]
+        """,
+        """
+        for i in 0 .. 4 vector(4):
+            x[i] = y[i]
+        for i in 4 .. 7 vector(4):
+            x[i] = y[i]
+        for n in 3 .. 8:
+            for i in 0 .. min(n, 4) vector(4):
+                x[i] = y[i]
+            if 4 < n:
+                for i in 4 .. min(n, 8) vector(4):
+                    x[i] = y[i]
+        """,
+        again=False,
+    )
+
+
+def test_registers():
+    check(
+        "registers",
+        """
+        for n in 0 .. 9:
+            alloc t: heap f32[1]:
+                t[0] = x[n]
+                y[n] = t[0]
+            alloc r: register f32[9]:
+                r[n] = x[n]
+                y[n] = r[n]
+            alloc p: stack f32[2, 5]:
+                for i in 4 .. 5 vector(4):
+                    p[1, i] = x[i]
+        """,
+        """
+        for n in 0 .. 9:
+            alloc t: register f32[1]:
+                t[0] = x[n]
+                y[n] = t[0]
+            alloc r: stack f32[9]:
+                r[n] = x[n]
+                y[n] = r[n]
+            alloc p: register f32[2, 8]:
+                for i in 4 .. 5 vector(4):
+                    p[1, i] = x[i]
+        """,
+    )
+
+
+def test_the_driver_stops_observes_and_prints(capsys, monkeypatch):
+    monkeypatch.setenv("DIPTYCH_DEBUG", "4")
+    first = function("for i in 2 .. 3:\n    x[i] = y[i]", "x: param f32[9], y: param f32[9]")
+    seen = []
+    got = passes.run(first, MACHINE, stop_after=1, observe=lambda name, f: seen.append((name, f)))
+    assert print_function(got).splitlines()[1:] == ["    x[2] = y[2]"]
+    assert seen == [("simplify", got)]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("diptych: f: pass 1 simplify took ")
+    assert said[1:4] == ["diptych: after simplify:", *print_function(got).splitlines()]
