@@ -8,7 +8,8 @@ from ..algo.dtypes import DType, bool_, i64
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, walk
 from . import emit_index, emit_memory
-from .emit_operations import TABLE, apply, bool_arithmetic, rounded
+from .emit_half import from_double, is_half, rounded
+from .emit_operations import TABLE, apply, bool_arithmetic
 from .frame import Frame, Mask
 from .values import (
     I1,
@@ -105,8 +106,10 @@ def convert(f: Frame, arg: Value, dtype: DType) -> Value:
     elif source.is_float and dtype.is_float:
         if llvm.type == target:
             result = llvm
+        elif dtype.bits == 64:
+            result = ib.fpext(llvm, target)
         else:
-            result = ib.fptrunc(llvm, target) if dtype.bits < 64 else ib.fpext(llvm, target)
+            result = from_double(f, llvm) if is_half(dtype) else ib.fptrunc(llvm, target)
         result = rounded(f, dtype, result)
     elif dtype.is_float:
         up = ib.sitofp if source.kind == "i" else ib.uitofp

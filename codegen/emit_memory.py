@@ -9,11 +9,10 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
+from .emit_half import is_half, narrow, widen
 from .emit_index import added, scaled
-from .emit_operations import from_bf16, to_bf16
 from .frame import Frame, Storage
 from .values import (
-    HALF,
     I32,
     I64,
     Value,
@@ -22,7 +21,6 @@ from .values import (
     lanes_of,
     like,
     memory_type,
-    register_type,
     shaped,
 )
 
@@ -285,13 +283,10 @@ def suffix(typ: ir.Type) -> str:
 
 def from_memory(f: Frame, dtype: DType, raw: ir.Value) -> Value:
     """Any nonzero byte is true; 16-bit floats widen to f32. Integers count as data."""
-    n = lanes_of(raw)
     if dtype is bool_:
         return Value(dtype, f.ib.icmp_unsigned("!=", raw, like(raw, 0)), data=True)
-    if dtype.name == "f16":
-        return Value(dtype, f.ib.fpext(raw, shaped(register_type(dtype), n)))
-    if dtype.name == "bf16":
-        return Value(dtype, from_bf16(f, raw))
+    if is_half(dtype):
+        return Value(dtype, widen(f, dtype, raw))
     return Value(dtype, raw, data=True)
 
 
@@ -300,10 +295,8 @@ def to_memory(f: Frame, dtype: DType, llvm: ir.Value) -> ir.Value:
     n = lanes_of(llvm)
     if dtype is bool_:
         return f.ib.zext(llvm, shaped(ir.IntType(8), n))
-    if dtype.name == "f16":
-        return f.ib.fptrunc(llvm, shaped(HALF, n))
-    if dtype.name == "bf16":
-        return to_bf16(f, llvm)
+    if is_half(dtype):
+        return narrow(f, dtype, llvm)
     return llvm
 
 

@@ -15,42 +15,11 @@ from ..algo.dtypes import DType
 from ..algo.errors import InternalError
 from . import elementary
 from .emit_division import floordiv, mod
+from .emit_half import rounded
 from .frame import Frame
 from .values import I1, constant, lanes_of, like
 
 Emit = Callable[..., ir.Value]
-
-
-def rounded(f: Frame, dtype: DType, value: ir.Value) -> ir.Value:
-    """Rounds an f32 register to the 16-bit type that it stands for."""
-    if dtype.name == "f16":
-        half = ir.HalfType()
-        n = lanes_of(value)
-        narrow = f.ib.fptrunc(value, half if n == 1 else ir.VectorType(half, n))
-        return f.ib.fpext(narrow, value.type)
-    if dtype.name == "bf16":
-        return from_bf16(f, to_bf16(f, value))
-    return value
-
-
-def to_bf16(f: Frame, value: ir.Value) -> ir.Value:
-    """The bits of an f32, rounded to nearest even, as i16; NaN stays NaN."""
-    ib, n = f.ib, lanes_of(value)
-    wide, short = (t if n == 1 else ir.VectorType(t, n) for t in (ir.IntType(32), ir.IntType(16)))
-    bits = ib.bitcast(value, wide)
-    odd = ib.and_(ib.lshr(bits, like(bits, 16)), like(bits, 1))
-    up = ib.add(ib.add(bits, like(bits, 0x7FFF)), odd)
-    quiet = ib.or_(bits, like(bits, 0x400000))
-    nan = ib.fcmp_unordered("uno", value, value)
-    return ib.trunc(ib.lshr(ib.select(nan, quiet, up), like(bits, 16)), short)
-
-
-def from_bf16(f: Frame, bits: ir.Value) -> ir.Value:
-    """An f32 from the bits of a bf16."""
-    n = lanes_of(bits)
-    i32, f32 = (t if n == 1 else ir.VectorType(t, n) for t in (ir.IntType(32), ir.FloatType()))
-    wide = f.ib.zext(bits, i32)
-    return f.ib.bitcast(f.ib.shl(wide, like(wide, 16)), f32)
 
 
 def _arithmetic(integer: str, floating: str) -> Emit:

@@ -42,6 +42,7 @@ def host_target() -> Target:
         llvm.get_process_triple(),
         fma=features.get("fma", False) if x86 else True,
         rounding=features.get("sse4.1", False) if x86 else True,
+        half=features.get("f16c", False) if x86 else True,
     )
 
 
@@ -53,9 +54,7 @@ def _initialize() -> None:
         llvm.initialize_native_asmparser()  # the thread pool pauses by inline assembly
 
 
-def target_machine(
-    cpu: str | None = None, features: str | None = None, level: int = LEVEL
-) -> Any:
+def target_machine(cpu: str | None = None, features: str | None = None, level: int = LEVEL) -> Any:
     """A new LLVM target machine for this processor, or a lesser one of its kind."""
     _initialize()
     if cpu is None:

@@ -20,14 +20,18 @@ STACK_LIMIT = 1 << 16  # bytes of one buffer on a thread's stack
 class Target:
     """The host. A GPU overrides what it does otherwise.
 
-    `fma` and `rounding` say whether llvm.fma and llvm.floor are instructions here (where they are
-    not, LLVM would call the C library); `parallel` whether parallel loops go to the thread pool.
+    `fma`, `rounding` and `half` say whether llvm.fma, llvm.floor and conversions of f16 are
+    instructions here (where they are not, LLVM would call a library); `parallel` whether parallel
+    loops go to the thread pool.
     """
 
-    def __init__(self, triple: str, *, fma: bool = True, rounding: bool = True) -> None:
+    def __init__(
+        self, triple: str, *, fma: bool = True, rounding: bool = True, half: bool = True
+    ) -> None:
         self.triple = triple
         self.fma = fma
         self.rounding = rounding
+        self.half = half
         self.parallel = True
 
     def pointer(self, scope: str) -> ir.PointerType:

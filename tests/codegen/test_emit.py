@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from diptych.algo.dtypes import BY_NAME
-from diptych.algo.errors import InternalError
+from diptych.algo.errors import InternalError, UnsupportedError
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.codegen import jit
 from diptych.codegen.emit import emit
@@ -340,6 +340,31 @@ function arithmetic(x: param f16[8], y: param f16[8], z: param f16[8]):
     z = np.zeros(8, np.float16)
     assert kernel(x, y, z) == 0
     np.testing.assert_array_equal(z, x * y + x)
+
+
+def test_f64_to_f16_rounds_once(native: Any) -> None:
+    kernel = native("""
+function casts(x: param f64[8], y: param f16[8], z: param bf16[8]):
+    for i in 0 .. 8 vector(8):
+        y[i] = f16(x[i])
+        z[i] = bf16(x[i])
+""")  # fmt: skip
+    middle = 1 + 2.0**-11  # halfway between two f16
+    tie = [middle, middle + 2.0**-40, middle - 2.0**-40, -middle - 2.0**-40]
+    x = np.array([*tie, 0.1, np.inf, np.nan, 1 + 2.0**-8 + 2.0**-40])
+    y, z = np.zeros(8, np.float16), np.zeros(8, np.uint16)
+    assert kernel(x, y, z) == 0
+    np.testing.assert_array_equal(y, x.astype(np.float16))
+    assert z[7] == 0x3F81
+
+
+def test_f16_needs_a_machine_that_has_it() -> None:
+    text = "function half(x: param f16[4], y: param f32[4]):\n    y[0] = f32(x[0])\n"
+    with pytest.raises(UnsupportedError) as caught:
+        emit(parse_function(text), Target(jit.host_target().triple, half=False))
+    assert str(caught.value) == (
+        "this processor has no instructions for f16 (x86 calls them F16C); use f32 or bf16"
+    )
 
 
 INTEGERS = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
