@@ -1,0 +1,1 @@
+"""Derivatives of operators and programs: ordinary operators and ordinary graph again."""

@@ -35,13 +35,13 @@ def assemble(
     seeds: Mapping[str, str],
     found: Sequence[Cotangent],
     results: Sequence[Cotangent],
-    extra: Mapping[str, Equation],
+    ties: Mapping[str, Sequence[Equation]],
     saved: Sequence[str],
 ) -> Op:
     """The gradient operator: `found` are the cotangents of tensors in an order in which each reads
     earlier ones only (a recurrence and the temporaries that are part of it excepted), `results`
-    those of parameters, `extra` further equations that read what the forward computation defines,
-    `saved` tensors that are given instead of being computed again.
+    those of parameters, `ties` further equations that read what the forward computation defines,
+    by the tensor after which they come, `saved` what is given instead of being computed again.
     """
     checked = check(op)
     given = {c.name: c.seed.tensor for c in found if c.is_given and c.seed is not None}
@@ -57,7 +57,7 @@ def assemble(
         for eq in c.equations()
     ]
     backward = needed(without_copies(backward, returns, extents), returns)
-    equations = [*_forward(normal, backward, extra, saved), *backward]
+    equations = [*_forward(normal, backward, ties, saved), *backward]
     shapes = _shapes(op, checked, seeds, every, equations, saved)
     params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
@@ -130,7 +130,7 @@ def _accesses(expr: Expr) -> list[Access]:
 def _forward(
     normal: Normal,
     backward: Sequence[Equation],
-    extra: Mapping[str, Equation],
+    ties: Mapping[str, Sequence[Equation]],
     saved: Sequence[str],
 ) -> list[Equation]:
     """What has to be computed again: an equation as it was, unless a reduction inside it is
@@ -142,9 +142,11 @@ def _forward(
     for s in normal.statements:
         split.setdefault(s.tensor, []).append(s.equation)
 
+    counted = {eq.tensor: eq for after in ties.values() for eq in after}
+
     def equations_of(name: str) -> Iterable[Equation]:
-        if name in extra:
-            return (extra[name],)
+        if name in counted:
+            return (counted[name],)
         if name in saved:
             return ()
         return plain[name] if name in plain else split.get(name, [])
@@ -160,13 +162,9 @@ def _forward(
             out += parts + split[tensor]
         else:
             out += (equations if again else []) + parts
-        out += [eq for name, eq in extra.items() if name in wanted and _of(eq, tensor, own_parts)]
+        after = [eq for t in (*own_parts, tensor) for eq in ties.get(t, ())]
+        out += [eq for eq in after if eq.tensor in wanted]
     return out
-
-
-def _of(tie: Equation, tensor: str, parts: Sequence[str]) -> bool:
-    """Is it a companion of `tensor` or of one of its temporaries?"""
-    return tie.tensor.rsplit("_ties", 1)[0] in (tensor, *parts)
 
 
 def _params(

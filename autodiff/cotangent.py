@@ -41,7 +41,8 @@ def typed(value: int, like: Expr) -> Expr:
 class Cotangent:
     """What is known so far of the cotangent of `tensor`, which `name` will hold.
 
-    `seed` is the element that the caller gives, for a returned tensor.
+    `seed` is the element that the caller gives, for a returned tensor; `scatters` has a name for
+    each, of a tensor that holds that part where there are others.
     """
 
     tensor: str
@@ -49,7 +50,7 @@ class Cotangent:
     shape: tuple[Expr, ...]
     seed: Access | None = None
     terms: list[Term] = field(default_factory=list)
-    scatters: list[Scatter] = field(default_factory=list)
+    scatters: dict[str, Scatter] = field(default_factory=dict)
 
     @property
     def lhs(self) -> tuple[Expr, ...]:
@@ -65,7 +66,7 @@ class Cotangent:
         """The equations that define it, scattered parts first."""
         out = [
             Equation(name, s.lhs, s.value, s.ranges, _all(s.where), "sum")
-            for name, s in zip(self.parts(), self.scatters, strict=True)
+            for name, s in zip(self.parts(), self.scatters.values(), strict=True)
         ]
         if len(out) == 1 and self.seed is None and not self.terms:
             return out
@@ -86,7 +87,7 @@ class Cotangent:
         """The names of the tensors that hold the scattered parts."""
         if len(self.scatters) == 1 and self.seed is None and not self.terms:
             return [self.name]
-        return [f"{self.name}_{n}" for n in range(len(self.scatters))]
+        return list(self.scatters)
 
     def _reads_itself(self) -> bool:
         return any(

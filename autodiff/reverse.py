@@ -74,7 +74,7 @@ class _Reverse:
         self.normal: Normal = normal(self.checked)
         self.taken = {*self.normal.shapes, *self.checked.sizes}
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
-        self.extra: dict[str, Equation] = {}
+        self.ties: dict[str, list[Equation]] = {}
         self.active = self._active()
         self.cotangents: dict[str, Cotangent] = {}
 
@@ -92,7 +92,7 @@ class _Reverse:
         found = [self.cotangents[t] for t in order if t in self.cotangents]
         found = [c for c in found if c.seed is not None or c.terms or c.scatters]
         results = [self.cotangents[name] for name in self.wrt]
-        return assemble(self.op, self.normal, self.seeds, found, results, self.extra, self.saved)
+        return assemble(self.op, self.normal, self.seeds, found, results, self.ties, self.saved)
 
     def _name(self, wanted: str) -> str:
         name = fresh_name(wanted, self.taken)
@@ -148,7 +148,7 @@ class _Reverse:
             target = self._cotangent(access.tensor)
             for part in contributions(s, access, amount, target.shape):
                 if isinstance(part, Scatter):
-                    target.scatters.append(part)
+                    target.scatters[self._name(f"{target.name}_scattered")] = part
                 else:
                     target.terms.append(part)
 
@@ -158,7 +158,7 @@ class _Reverse:
         one = Call("where", (compare("eq", s.body, stored), typed(1, stored), NOTHING))
         name = self._name(f"{s.tensor}_ties")
         equation, shape, access = companion(name, s, one)
-        self.extra[name] = equation
+        self.ties.setdefault(s.tensor, []).append(equation)
         self.normal.shapes[name] = shape or self.normal.shapes[s.tensor]
         return access
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ..algo.errors import UnsupportedError
 from ..algo.tensor_expr.affine import is_affine, linear, normalize
 from ..algo.tensor_expr.binding import map_reductions
-from ..algo.tensor_expr.build import add, both, conjuncts, sub
+from ..algo.tensor_expr.build import add, both, compare, conjuncts, sub
+from ..algo.tensor_expr.domains import largest, within
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
@@ -29,6 +31,7 @@ from ..algo.tensor_expr.expr import (
 )  # fmt: skip
 from ..algo.tensor_expr.op import Checked, Equation
 from ..algo.tensor_expr.order import reversed_index
+from ..algo.tensor_expr.printer import print_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
         ranges += body.ranges
         where += conjuncts(body.where)
         body = body.body
+    ranges, where = _boxes(ranges, where)
     inner = list(_outermost(body))
     if inner:
         domain = Statement(equation.tensor, equation.lhs, tuple(ranges), tuple(where), body,
@@ -114,6 +118,35 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
             equation.tensor, equation.lhs, tuple(ranges), tuple(where), body, reducer, equation
         )
     )
+
+
+def _boxes(ranges: list[Range], where: list[Expr]) -> tuple[list[Range], list[Expr]]:
+    """Ranges over sizes alone: `k in 0:i+1` becomes `k in 0:N` and the condition `k < i+1`."""
+    box: list[Range] = []
+    where = list(where)
+    for r in ranges:
+        at, dims = Index(r.index), [outer.index for outer in box]
+        lo, hi = r.lo, r.hi
+        if indices_of(lo):
+            where.append(compare("ge", at, lo))
+            top = _largest(dims, sub(Const(0), lo), box, r)
+            lo = normalize(sub(Const(0), top))
+        if indices_of(hi):
+            where.append(compare("lt", at, hi))
+            hi = _largest(dims, hi, box, r)
+        box.append(Range(r.index, lo, hi))
+    return box, where
+
+
+def _largest(dims: list[str], value: Expr, box: list[Range], r: Range) -> Expr:
+    found = largest(dims, value, within(box))
+    if found is None:
+        raise UnsupportedError(
+            f"the gradient needs bounds for {r.index} in {print_expr(r.lo)}:{print_expr(r.hi)} "
+            f"over sizes alone, and they are no single formula; give {r.index} a range over sizes "
+            "and the rest as a condition"
+        )
+    return found
 
 
 def _with_body(equation: Equation, body: Expr) -> Equation:
@@ -184,18 +217,15 @@ def companion(
     """A sum of `body` over what `s` reduces: its equation, its shape, and how an instance of `s`
     reads it. The shape is None where it is that of the tensor of `s`."""
     e = s.equation
-    if e.reducer is not None:
-        where: Expr | None = None
-        for condition in s.where:
-            where = both(where, condition)
-        return Equation(name, e.lhs, body, s.ranges, where, "sum"), None, Access(name, s.lhs)
-    inside = tuple(r for r in s.ranges if r not in e.ranges)
-    outer = list(conjuncts(e.where))
-    where = None
+    where: Expr | None = None
     for condition in s.where:
-        where = where if condition in outer else both(where, condition)
+        where = both(where, condition)
+    if e.reducer is not None:
+        return Equation(name, e.lhs, body, s.ranges, where, "sum"), None, Access(name, s.lhs)
+    own = {r.index for r in e.ranges}
+    inside = tuple(r for r in s.ranges if r.index not in own)
     reduce = Reduce("sum", tuple(r.index for r in inside), body, inside, where)
-    equation, access = _boxed(name, e.ranges, reduce, outer)
+    equation, access = _boxed(name, (r for r in s.ranges if r.index in own), reduce, ())
     return equation, tuple(r.hi for r in equation.ranges), access
 
 

@@ -75,6 +75,10 @@ OPERATORS: dict[str, Case] = {
     "stencil": ("y[i] = x[i+1] * x[i] + x[i+2]", ((7,),)),
     "upsample": ("up(x: [N], z: [M]) -> y:\n y[i] = x[i//2] * z[i]", ((4,), (8,))),
     "triangle": ("y[i] = sum(x[i,k], over=(k,), where=k <= i)", ((4, 4),)),
+    "triangle_range": ("f(x: [N, N], z: [N]) -> y:\n"
+                       " y[i] = z[i] * sum(x[i,k] * x[k,i], over=(k in 0:i+1,))",
+                       ((4, 4), (4,))),
+    "max_of_triangle": ("f(x: [N, N]) -> y:\n y[i] = max(x[i,k], over=(k in i:N,))", ((4, 4),)),
     "transpose": ("y[i,j] = x[j,i] * x[i,j]", ((3, 3),)),
     "two_results": ("two(x: [N]) -> s, y:\n s[i] = x[i]*x[i]\n y[i] = exp(s[i])", ((4,),)),
     "log_sum_exp": ("y[i] = log(sum(exp(x[i,j])))", ((3, 4),)),

@@ -99,16 +99,16 @@ y_dx(x: [I, J], dy: [I]) -> dx:
 """,
     ("cross_entropy", "z"): """
 cross_entropy_dz(z: [B, O], label: [B], dloss: []) -> dz:
-    dz_0: [B, O]
+    dz_scattered: [B, O]
     m[n] = max(z[n,o])
     m_ties[n] = sum(where(z[n,o] == m[n], where(False, m[n], 1), 0))
     l_sum[n] = sum(exp(z[n,o] - m[n]))
     dloss_sum[] = dloss[] / B
     dl_sum[n] = dloss_sum[] / l_sum[n]
     dm[n] = dloss_sum[] + sum(-(dl_sum[n] * exp(z[n,o] - m[n])))
-    dz_0[n,label[n]] += -dloss_sum[] where n in 0:B
+    dz_scattered[n,label[n]] += -dloss_sum[] where n in 0:B
     dz[n,o] = dl_sum[n] * exp(z[n,o] - m[n]) + where(z[n,o] == m[n], dm[n] / m_ties[n], 0)\
- + dz_0[n,o]
+ + dz_scattered[n,o]
 """,
     ("histogram", "w"): """
 histogram_dw(bin: [N], w: [N], dH: [M]) -> dw:
