@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from diptych.algo.errors import GradientError
+from diptych.algo.errors import GradientError, UnsupportedError
 from diptych.algo.tensor_expr.check import check
-from diptych.algo.tensor_expr.op import Equation, Op
 from diptych.algo.tensor_expr.parse import parse
 from diptych.autodiff import check as checking
 from diptych.autodiff.check import check_adjoint, check_grads, cotangent_names, run
@@ -124,8 +123,35 @@ def test_any_of_a_comparison_has_no_path_and_gives_zeros() -> None:
     np.testing.assert_array_equal(found["dx"], np.zeros((2, 3)))
 
 
-def test_a_broken_operator_is_not_differentiated() -> None:
-    op = parse("y[i] = x[i]")
-    assert isinstance(op, Op) and isinstance(op.equations[0], Equation)
-    with pytest.raises(GradientError):
-        adjoint(op, ("x", "nothing"))
+def test_a_gradient_of_a_wrong_shape_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = parse("wrong(x: [N], dy: [N]) -> dx:\n dx[] = sum(dy[i] * x[i])")
+    monkeypatch.setattr(checking, "adjoint", lambda op, wrt: wrong)
+    with pytest.raises(GradientError) as caught:
+        check_grads(parse("y[i] = x[i] * x[i]"), np.array([1.0, 2.0]))
+    assert str(caught.value) == (
+        f"gradient of y by x: its shape is (), that of x is (2,)\n{wrong.text}"
+    )
+
+
+def test_a_wrong_transpose_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = parse("wrong(x: [N], dy: [N], ddx: [N]) -> ddy:\n ddy[i] = ddx[i]")
+    monkeypatch.setattr(
+        checking, "adjoint", lambda op, wrt: adjoint(op, wrt) if "x" in wrt else wrong
+    )
+    op = parse("y[i] = x[i] * x[i]")
+    with pytest.raises(GradientError) as caught:
+        check_adjoint(op, np.array([1.0, 2.0]))
+    first, rest = str(caught.value).split("\n", 1)
+    assert first.startswith("gradient of y by x: <J v, g> is ")
+    assert ", <v, J' g> is " in first
+    assert rest == f"{adjoint(op, 'x').text}\n{wrong.text}"
+
+
+def test_a_range_without_one_bound_over_sizes_is_refused() -> None:
+    op = parse("f(x: [N], z: [M]) -> y:\n y[i] = sum(x[i], over=(k in 0:max(i, M),))")
+    with pytest.raises(UnsupportedError) as caught:
+        adjoint(op, "x")
+    assert str(caught.value) == (
+        "the gradient needs bounds for k in 0:max(i, M) over sizes alone, and they are no single "
+        "formula; give k a range over sizes and the rest as a condition"
+    )
