@@ -115,7 +115,7 @@ launch:
   store i64 %n, ptr %n.at
   %workers = zext i32 %limit to i64
   %threads = add i64 %workers, 1
-  %pieces = shl i64 %threads, 2
+  %pieces = shl i64 %threads, 4
   %up = add i64 %n, %pieces
   %up1 = sub i64 %up, 1
   %chunk = udiv i64 %up1, %pieces
