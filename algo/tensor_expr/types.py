@@ -1,49 +1,37 @@
-"""Element types: what every tensor holds, and expressions with every conversion made explicit.
-
-Promotion is NumPy 2's. Literals are weak, and so are indices and sizes used as values, and sums
-and products of these: they behave like Python numbers, which take the type of their partner
-(NEP 50), and become i64, f64 or bool where they meet none.
-
-In a typed expression both arguments of an operation have the same type and every `Const` has a
-dtype, except in index arithmetic (index positions, ranges, comparisons of indices): that is i64
-throughout, its constants stay without a dtype, and data read there is cast to i64.
-
-A reduction that widens (i8 to i32, f16 to f32) computes the sums and products at the top of its
-body in the accumulator's type.
-"""
+"""Element types of the tensors of an operator; the rules themselves are in `elaborate.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import numpy as np
-
-from ..dtypes import DType, bool_, f32, f64, i64, promote, promote_weak
+from ..dtypes import DType, f32, i64
 from ..errors import DTypeError
-from .affine import is_integer
-from .expr import (
-    Access,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Index,
-    Range,
-    Reduce,
-    Size,
-    accesses,
-    children,
-    transform,
-    walk,
+from .elaborate import (
+    NATIVE,
+    Env,
+    Kind,
+    cast,
+    dtype_of,
+    elaborate,
+    elaborate_condition,
+    elaborate_index,
+    joined,
+    typed_value,
 )
+from .expr import Access, accesses, walk
 from .located import located
 from .op import Checked, Equation
-from .operations import OPERATIONS
-from .printer import print_expr
 from .reducers import REDUCERS
 
-Env = Mapping[str, DType]
+__all__ = [
+    "Env",
+    "cast",
+    "dtype_of",
+    "elaborate",
+    "elaborate_condition",
+    "elaborate_index",
+    "infer",
+]
 
 
 def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
@@ -58,282 +46,6 @@ def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
     for tensor, numbers in by_tensor.items():
         env[tensor] = _defined(checked, tensor, numbers, env)
     return env
-
-
-def elaborate(expr: Expr, env: Env) -> Expr:
-    """The typed form of an expression over tensors of the types in `env`."""
-    typed = _typed(expr, env)
-    return typed.expr if isinstance(typed.type, DType) else _settle(typed)
-
-
-def elaborate_index(expr: Expr, env: Env) -> Expr:
-    """The typed form of an expression in an index position: i64 throughout."""
-
-    def rule(item: Expr) -> Expr:
-        if isinstance(item, Access):
-            dtype = env[item.tensor]
-            if not dtype.is_int:
-                raise DTypeError(
-                    f"{item.tensor} is {dtype}, but {print_expr(item)} is used as an index; "
-                    f"indices are integers"
-                )
-            return item if dtype is i64 else Cast(i64, item)
-        if isinstance(item, Cast) and not (item.dtype is i64 and isinstance(item.arg, Access)):
-            return item.arg if item.dtype is i64 else Cast(i64, item)
-        return item
-
-    return transform(expr, rule)
-
-
-def elaborate_condition(expr: Expr, env: Env) -> Expr:
-    """The typed form of a condition, of type bool."""
-    return _as_bool(_typed(expr, env))
-
-
-def cast(typed: Expr, dtype: DType, env: Env) -> Expr:
-    """A typed expression converted to a type, itself if it has it."""
-    return typed if dtype_of(typed, env) is dtype else Cast(dtype, typed)
-
-
-def dtype_of(typed: Expr, env: Env) -> DType:
-    """The type of a typed expression."""
-    while True:
-        match typed:
-            case Const(value, None):
-                return (
-                    bool_ if isinstance(value, bool) else f64 if isinstance(value, float) else i64
-                )
-            case Const(_, DType() as dtype) | Cast(dtype, _):
-                return dtype
-            case Index() | Size():
-                return i64
-            case Access(tensor, _):
-                return env[tensor]
-            case Reduce(reducer, _, body, _, _, dtype):
-                return dtype or REDUCERS[reducer].accumulator(dtype_of(body, env))
-            case Call(op, args):
-                if OPERATIONS[op].result == "bool":
-                    return bool_
-                typed = args[-1]
-            case _:
-                raise TypeError(f"no value: {typed!r}")
-
-
-# A weak value is typed by the Python type that it would have: bool, int or float. NoneType stands
-# for an element of the very tensor whose type is being found: it promotes to anything.
-_Type = DType | type
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    expr: Expr
-    type: _Type
-
-
-def _typed(expr: Expr, env: Env) -> _Value:
-    done: dict[Expr, _Value] = {}
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        item, ready = stack.pop()
-        if ready:
-            done[item] = _value(item, [done[part] for part in _parts(item)], env)
-        elif item not in done:
-            stack.append((item, True))
-            stack.extend((part, False) for part in _parts(item))
-    return done[expr]
-
-
-def _parts(expr: Expr) -> tuple[Expr, ...]:
-    """The children that are values themselves."""
-    if isinstance(expr, Reduce):
-        return (expr.body,)
-    return () if isinstance(expr, (Access, Range)) else children(expr)
-
-
-def _value(item: Expr, parts: list[_Value], env: Env) -> _Value:
-    match item:
-        case Const(value, None):
-            return _Value(item, type(value))
-        case Const(_, DType() as dtype):
-            return _Value(item, dtype)
-        case Index() | Size():
-            return _Value(item, int)
-        case Access(tensor, indices):
-            read = Access(tensor, tuple(elaborate_index(i, env) for i in indices))
-            return _Value(read, env.get(tensor, type(None)))
-        case Cast(dtype, _):
-            return _Value(_to(parts[0], dtype), dtype)
-        case Reduce():
-            return _reduction(item, parts[0], env)
-        case Call(op, _):
-            return _operation(op, parts)
-    raise TypeError(f"no value: {item!r}")
-
-
-def _reduction(item: Reduce, body: _Value, env: Env) -> _Value:
-    reducer = REDUCERS[item.reducer]
-    if body.type is type(None):
-        return body
-    own = bool_ if reducer.accumulator(bool_) is bool_ and item.reducer in ("any", "all") else None
-    dtype = own or (body.type if isinstance(body.type, DType) else _NATIVE[body.type])
-    acc = item.dtype or reducer.accumulator(dtype)
-    result = item.dtype or reducer.result(dtype)
-    where = None if item.where is None else elaborate_condition(item.where, env)
-    inner = _as_bool(body) if own else _widened(body, acc)
-    reduced = Reduce(item.reducer, item.indices, inner, item.ranges, where, acc)
-    return _Value(reduced if result is acc else Cast(result, reduced), result)
-
-
-def _widened(body: _Value, acc: DType) -> Expr:
-    """The body in the accumulator's type; sums and products at its top are computed in it.
-
-    So `sum(A[i,k] * B[k,j])` of i8 multiplies in i32, and of f16 in f32.
-    """
-    if not isinstance(body.type, DType) or body.type is acc:
-        return _to(body, acc)
-    if body.type.kind != acc.kind and not (body.type.is_int and acc.is_int):
-        return _to(body, acc)
-    narrow = body.type
-
-    def widen(expr: Expr) -> Expr:
-        match expr:
-            case Call("add" | "sub" | "mul" | "neg" as op, args):
-                return Call(op, tuple(map(widen, args)))
-            case Call("where", (cond, yes, no)):
-                return Call("where", (cond, widen(yes), widen(no)))
-            case Const(value, _):
-                return _literal(value, acc)
-            case Cast(dtype, arg) if dtype is narrow and isinstance(arg, (Index, Size)):
-                return Cast(acc, arg)
-        return Cast(acc, expr)
-
-    return widen(body.expr)
-
-
-def _operation(op: str, parts: list[_Value]) -> _Value:
-    operation = OPERATIONS[op]
-    if op in ("and", "or", "not"):
-        return _Value(Call(op, tuple(_as_bool(p) for p in parts)), bool_)
-    operands = parts[1:] if operation.result == "arg1" else parts
-    common = _common(op, operands)
-    if operation.result == "float" and not _is_float(common):
-        common = float if isinstance(common, type) else _float_of(common)
-    if common is type(None):
-        return _Value(Call(op, tuple(p.expr for p in parts)), common)
-    if common is bool_ and operation.result == "same":
-        return _on_bools(op, parts)
-    untyped = isinstance(common, type)
-    if untyped and all(is_integer(p.expr) for p in operands) and common is int:
-        args = [p.expr for p in operands]  # index arithmetic, or a comparison of indices
-    else:
-        dtype = _NATIVE[common] if isinstance(common, type) else common
-        args = [_to(p, dtype) for p in operands]
-    if operation.result == "arg1":
-        args.insert(0, _as_bool(parts[0]))
-    return _Value(Call(op, tuple(args)), bool_ if operation.result == "bool" else common)
-
-
-def _on_bools(op: str, parts: list[_Value]) -> _Value:
-    """NumPy's meaning of arithmetic on truth values."""
-    as_logic = {"add": "or", "max": "or", "mul": "and", "min": "and"}.get(op)
-    if op == "abs":
-        return parts[0]
-    if as_logic is None:
-        symbol = OPERATIONS[op].symbol or op
-        raise DTypeError(f"{symbol} of bool is not defined; cast it to a number")
-    return _Value(Call(as_logic, tuple(_as_bool(p) for p in parts)), bool_)
-
-
-_NATIVE: dict[type, DType] = {bool: bool_, int: i64, float: f64}
-_RANK: dict[type, int] = {type(None): 0, bool: 1, int: 2, float: 3}
-
-
-def _common(op: str, operands: Iterable[_Value]) -> _Type:
-    common: _Type = type(None)
-    for part in operands:
-        try:
-            common = _joined(common, part.type)
-        except DTypeError as err:
-            raise DTypeError(f"{OPERATIONS[op].symbol or op}: {err}") from None
-    if common is bool and op in ("add", "sub", "mul", "neg"):
-        return int  # as in Python
-    return common
-
-
-def _joined(a: _Type, b: _Type) -> _Type:
-    if isinstance(a, DType) and isinstance(b, DType):
-        return promote(a, b)
-    if isinstance(a, type) and isinstance(b, type):
-        return a if _RANK[a] >= _RANK[b] else b
-    strong, weak = (a, b) if isinstance(a, DType) else (b, a)
-    assert isinstance(strong, DType) and isinstance(weak, type)
-    return strong if weak is type(None) else promote_weak(strong, weak(0))
-
-
-def _is_float(kind: _Type) -> bool:
-    return kind.is_float if isinstance(kind, DType) else kind in (float, type(None))
-
-
-def _float_of(dtype: DType) -> DType:
-    return f32 if dtype.bits <= 16 else f64
-
-
-def _to(value: _Value, dtype: DType) -> Expr:
-    """A value as a typed expression of a type."""
-    if isinstance(value.type, DType):
-        return value.expr if value.type is dtype else Cast(dtype, value.expr)
-    return _weak(value.expr, value.type, dtype)
-
-
-def _weak(expr: Expr, kind: type, dtype: DType) -> Expr:
-    match expr:
-        case Const(value, None):
-            return _literal(value, dtype)
-        case Call("where", (cond, a, b)):
-            return Call("where", (cond, _weak_part(a, kind, dtype), _weak_part(b, kind, dtype)))
-        case Call("neg", (Const(value, _),)) if not isinstance(value, bool):
-            return _literal(-value, dtype)
-    native = _NATIVE.get(kind, i64)
-    return expr if native is dtype else Cast(dtype, expr)
-
-
-def _weak_part(expr: Expr, kind: type, dtype: DType) -> Expr:
-    """A branch that was given its native type: literals take the new type, all else is cast."""
-    if isinstance(expr, Const):
-        return _literal(expr.value, dtype)
-    return _weak(expr, kind, dtype)
-
-
-def _literal(value: bool | int | float, dtype: DType) -> Const:
-    if dtype is bool_:
-        return Const(bool(value), bool_)
-    if dtype.is_float:
-        return Const(float(value), dtype)
-    if isinstance(value, float):
-        raise DTypeError(f"{value} is no {dtype}")
-    info = np.iinfo(dtype.numpy)
-    if not info.min <= value <= info.max:
-        raise DTypeError(f"{value} does not fit {dtype}")
-    return Const(int(value), dtype)
-
-
-def _settle(value: _Value) -> Expr:
-    assert isinstance(value.type, type)
-    return _to(value, _NATIVE.get(value.type, i64))
-
-
-def _as_bool(value: _Value) -> Expr:
-    if value.type is bool_:
-        return value.expr
-    if isinstance(value.expr, Const):
-        return Const(bool(value.expr.value), bool_)
-    if value.type is bool:
-        return value.expr
-    if value.type is int and is_integer(value.expr):
-        return Call("ne", (value.expr, Const(0)))
-    typed = value.expr if isinstance(value.type, DType) else _settle(value)
-    dtype = value.type if isinstance(value.type, DType) else _NATIVE.get(value.type, i64)
-    return Call("ne", (typed, _literal(0, dtype)))
 
 
 def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
@@ -365,27 +77,27 @@ def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
 
 def _defined(checked: Checked, tensor: str, numbers: list[int], env: Mapping[str, DType]) -> DType:
     here = dict(env)
-    found: _Type = type(None)
+    found: Kind = type(None)
     for _ in range(8):  # a tensor that reads itself: types only grow, and are soon stable
-        joined: _Type = type(None)
+        union: Kind = type(None)
         for n in numbers:
             eq = checked.equations[n]
             try:
-                joined = _joined(joined, _equation_type(eq, here))
+                union = joined(union, _equation_type(eq, here))
             except DTypeError as err:
                 raise DTypeError(f"{err}{located(checked.op, n)}") from None
-        if joined == found:
+        if union == found:
             break
-        found = joined
+        found = union
         if isinstance(found, DType):
             here[tensor] = found
     if isinstance(found, DType):
         return found
-    return _NATIVE.get(found, f32)
+    return NATIVE.get(found, f32)
 
 
-def _equation_type(eq: Equation, env: Env) -> _Type:
-    kind = _typed(eq.rhs, env).type
+def _equation_type(eq: Equation, env: Env) -> Kind:
+    kind = typed_value(eq.rhs, env).type
     if eq.reducer is None or kind is type(None):
         return kind
-    return REDUCERS[eq.reducer].result(kind if isinstance(kind, DType) else _NATIVE[kind])
+    return REDUCERS[eq.reducer].result(kind if isinstance(kind, DType) else NATIVE[kind])
