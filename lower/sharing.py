@@ -23,7 +23,7 @@ from ..algo.tensor_expr.expr import (
     indices_of,
     substitute,
 )
-from .ir import Alloc, Block, For, If, Let, Stmt, Store, Update
+from .ir import Alloc, Block, For, If, Let, Stmt, Store, Update, with_
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Place:
     def under(self, loop: For) -> Place:
         """Within the body of a loop that stands here."""
         lo, hi = self.value(loop.lo), self.value(loop.hi)
-        around = For(loop.var, lo, hi, Block(()), loop.kind, loop.step, loop.lanes)
+        around = with_(loop, lo=lo, hi=hi, body=Block(()))
         return Place((*self.loops, around), self.conditions, self.lets)
 
     def where(self, cond: Expr, holds: bool = True) -> Place:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import Interval, bounds
-from ...algo.tensor_expr.build import add, both, compare, conjuncts, const, mul, sub
+from ...algo.tensor_expr.build import add, both, compare, conjuncts, const, mul
 from ...algo.tensor_expr.expr import Expr, Index, accesses
 from ..ir import (
     AXES,
@@ -37,7 +37,7 @@ from ..ir import (
     substitute,
     walk,
 )
-from ..ranges import most_iterations, values_of
+from ..ranges import most_iterations, span, values_of
 from .deal import deal
 from .private import private
 
@@ -155,11 +155,11 @@ class _Thread:
         self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]
     ) -> Stmt:
         match stmt:
-            case For(var, lo, hi, body, kind, step, _) if kind in AXES:
-                value = add(lo, mul(Index(self.names[kind]), const(step)))
-                full = bounds(sub(hi, lo), {}) == (self.sizes[kind] * step,) * 2
-                inner = substitute(body, {Index(var): value})
-                test = None if full else compare("lt", value, hi)
+            case For(var, lo, _, body, kind, step, _) if kind in AXES:
+                offset, length = mul(Index(self.names[kind]), const(step)), span(stmt)
+                full = bounds(length, {}) == (self.sizes[kind] * step,) * 2
+                inner = substitute(body, {Index(var): add(lo, offset)})
+                test = None if full else compare("lt", offset, length)
                 return self.convert(inner, have | {kind}, both(guard, test), loops)
             case For():
                 return rebuild(stmt, lambda s: self.convert(s, have, guard, (*loops, stmt)))

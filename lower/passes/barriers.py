@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ...algo.errors import InternalError, ScheduleError
 from ...algo.tensor_expr.expr import Access, Expr, Index, walk
-from ..ir import AXES, Alloc, Barrier, Block, For, Function, If, Let, Stmt, block
+from ..ir import AXES, Alloc, Barrier, Block, For, Function, If, Let, Stmt, block, with_
 from ..ir import walk as statements
 from ..ir_print import print_expr
 from ..sharing import Meeting, Place, Touch, touches
@@ -43,8 +43,8 @@ def _top(stmt: Stmt) -> Stmt:
 def _nest(stmt: Stmt, loops: tuple[For, ...], shared: frozenset[str]) -> Stmt:
     """Down through the axes and the shared buffers to the program of a thread."""
     match stmt:
-        case For(var, lo, hi, body, kind) if kind in AXES:
-            return For(var, lo, hi, _nest(body, (*loops, stmt), shared), kind)
+        case For(body=body, kind=kind) if kind in AXES:
+            return with_(stmt, body=_nest(body, (*loops, stmt), shared))
         case Alloc(buffer, body) if buffer.scope == "shared":
             return Alloc(buffer, _nest(body, loops, shared | {buffer.name}))
     own = {item.buffer.name for item in statements(stmt) if isinstance(item, Alloc)}
@@ -148,14 +148,14 @@ class _Placing:
                     return If(cond, then), before.plus(after.touches)
                 orelse, other = self.place(orelse, before, at.where(cond, False))
                 return If(cond, then, orelse), after.plus(other.touches)
-            case For(var, lo, hi, body, kind, step, lanes) if (
+            case For(_, lo, hi, body, kind) if (
                 kind != "vector" and self.uniform(lo, at) and self.uniform(hi, at)
             ):
                 new, after = self.place(body, before, at.under(stmt))
                 # What is pending at the end of a turn is so at the start of the next.
                 turned = after.after_turn(len(at.loops))
                 new, after = self.place(new, before.plus(turned.touches), at.under(stmt))
-                return For(var, lo, hi, new, kind, step, lanes), before.plus(after.touches)
+                return with_(stmt, body=new), before.plus(after.touches)
         here = self.touches(stmt, at)
         pair = self.meeting_pair(here, here)
         if pair is None:

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...algo.tensor_expr.affine import bounds
-from ...algo.tensor_expr.build import add, both, compare, const, floordiv, mod, mul, sub
+from ...algo.tensor_expr.build import add, both, compare, const, floordiv, mod, mul
 from ...algo.tensor_expr.expr import Expr, Index, accesses, substitute
 from ..ir import For, If, Stmt, Store, walk
 from ..ir import substitute as substitute_in
-from ..ranges import known_of, most_iterations, values_of
+from ..ranges import known_of, most_iterations, span, span_of, values_of
 
 
 def deal(stmt: Stmt, threads: Sequence[tuple[str, int]], around: Sequence[For]) -> Stmt | None:
@@ -49,14 +48,12 @@ def deal(stmt: Stmt, threads: Sequence[tuple[str, int]], around: Sequence[For]) 
     step = total
     for loop, count in zip(loops, counts, strict=True):
         step //= max(count, 1)
-        lo, hi = substitute(loop.lo, where), substitute(loop.hi, where)
         position = floordiv(number, const(step))
         if loop is not loops[0]:
             position = mod(position, const(count))
-        value = add(lo, position)
-        if bounds(sub(loop.hi, loop.lo), {}) != (count, count):
-            guard = both(guard, compare("lt", value, hi))
-        where[Index(loop.var)] = value
+        if span_of(loop, {}) != (count, count):
+            guard = both(guard, compare("lt", position, substitute(span(loop), where)))
+        where[Index(loop.var)] = add(substitute(loop.lo, where), position)
     dealt = substitute_in(body, where)
     dealt = dealt if guard is None else If(guard, dealt)
     return dealt if turns == 1 else For(turn, const(0), const(turns), dealt)

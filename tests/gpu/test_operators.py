@@ -198,6 +198,15 @@ def test_threads_that_share_an_accumulator_are_refused():
     )
 
 
+def test_a_reduction_over_blocks_is_refused_with_a_witness():  # R25
+    dot = parse("S = sum(X[i] * X[i])", name="dot")
+    with pytest.raises(ScheduleError) as refused:
+        Schedule(dot).split("i", 200).bind("io", "block.x")
+    assert str(refused.value) == (
+        "bind(io, block.x): S[] is updated by io=0 and by io=1 (<text>:1); use rfactor(io)"
+    )
+
+
 def test_schedules_on_devices():
     import diptych as dt
 
