@@ -226,8 +226,13 @@ def _such_that(conditions: Iterable[str]) -> str:
     return f" : {text}" if text else ""
 
 
-@lru_cache(maxsize=4096)
 def _parse(kind: Callable[[str], T], text: str) -> T:
+    made: T = _read(kind, text)
+    return made
+
+
+@lru_cache(maxsize=4096)
+def _read(kind: Callable[[str], Any], text: str) -> Any:
     # Remembered, because isl objects never change and schedules ask for the same ones again.
     # Lifted, because a quota that runs out inside the parser reads "syntax error".
     with _lock:
