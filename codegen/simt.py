@@ -287,8 +287,8 @@ def _message(name: str, plan: Emulation, report: Array) -> str:
 
     partner = thread(other) if other >= block_began else f"{thread(other)} of another block"
     words = _WORDS[kind].format(other=partner)
-    where = f"block {_position(here % (1 << 32), launch.blocks)}, {thread(me)}"
-    return f"race in {name} on {buffer.name}{at}: {where} {words}"
+    block = f"block {_position(here % (1 << 32), launch.blocks)}, " if launch.blocks else ""
+    return f"race in {name} on {buffer.name}{at}: {block}{thread(me)} {words}"
 
 
 def _position(number: int, axes: Sequence[Axis]) -> str:

@@ -15,6 +15,15 @@ from diptych.sched.loop.schedule import Schedule
 
 rng = np.random.default_rng(0)
 MATMUL = parse("C[i,j] = sum(A[i,k] * B[k,j])", name="matmul")
+SOFTMAX = parse(
+    """
+    m[i] = max(x[i,j])
+    e[i,j] = exp(x[i,j] - m[i])
+    y[i,j] = e[i,j] / sum(e[i,l])
+    """,
+    name="softmax",
+    returns="y",
+)
 
 
 def check(schedule: Schedule, *arrays: np.ndarray, seeds: int = 2, rtol: float = 1e-5) -> None:
@@ -130,23 +139,26 @@ def test_wide_accesses():
 
 
 def test_softmax_as_one_launch_a_stage():
-    op = parse(
-        """
-        m[i] = max(x[i,j])
-        e[i,j] = exp(x[i,j] - m[i])
-        y[i,j] = e[i,j] / sum(e[i,l])
-        """,
-        name="softmax",
-        returns="y",
-    )
-    schedule = Schedule(op)
+    schedule = Schedule(SOFTMAX)
     for stage in ("m", "e", "y_sum", "y"):
         schedule = schedule.split(f"{stage}.i", 8)
         schedule = schedule.bind(f"{stage}.io", "block.x").bind(f"{stage}.ii", "thread.x")
     x = rng.standard_normal((37, 53)).astype(np.float32)
     check(schedule, x)
     types = [(from_numpy(x.dtype), x.shape)]
-    assert ptx_of(op, types, schedule, "sm_80").count(".entry") == 4
+    assert ptx_of(SOFTMAX, types, schedule, "sm_80").count(".entry") == 4
+
+
+def test_softmax_in_one_launch_with_its_stages_in_shared_memory(count_barriers):
+    schedule = Schedule(SOFTMAX)
+    for stage in ("y_sum", "e", "m"):
+        schedule = schedule.compute_at(stage, "y.i").stage(stage, at="y.i", scope="shared")
+    schedule = schedule.bind("y.i", "block.x")
+    for stage in ("y", "e"):
+        schedule = schedule.split(f"{stage}.j", 16).bind(f"{stage}.ji", "thread.x")
+    x = rng.standard_normal((9, 53)).astype(np.float32)
+    check(schedule, x)
+    assert count_barriers(kernel_of(SOFTMAX, [(from_numpy(x.dtype), x.shape)], schedule)) == 3
 
 
 def test_a_gather_checks_its_index():

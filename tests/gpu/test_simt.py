@@ -64,20 +64,20 @@ def test_the_other_barrier_too(matmul, prepare, without_barrier, seed):
 HEAD = "function f(x: param f32[64], y: param f32[64]):\n"
 RACES = {
     "S[t] = x[t]\ny[t] = S[(t + 1) % 4]": (
-        r"race in f on S\[\d\]: block \(\), thread \(x=\d\) reads what no thread of its block has "
-        r"written|race in f on S\[\d\]: block \(\), thread \(x=\d\) (reads what thread \(x=\d\) "
+        r"race in f on S\[\d\]: thread \(x=\d\) reads what no thread of its block has "
+        r"written|race in f on S\[\d\]: thread \(x=\d\) (reads what thread \(x=\d\) "
         r"wrote|writes what thread \(x=\d\) read), with no barrier between"
     ),
     "S[0] = x[t]": (
-        r"race in f on S\[0\]: block \(\), thread \(x=\d\) writes what thread \(x=\d\) wrote, with "
+        r"race in f on S\[0\]: thread \(x=\d\) writes what thread \(x=\d\) wrote, with "
         r"no barrier between"
     ),
     "y[0] sum= x[t]": (
-        r"race in f on y\[0\]: block \(\), thread \(x=\d\) writes what thread \(x=\d\) wrote, with "
+        r"race in f on y\[0\]: thread \(x=\d\) writes what thread \(x=\d\) wrote, with "
         r"no barrier between"
     ),
     "y[t] = S[t]": (
-        r"race in f on S\[\d\]: block \(\), thread \(x=\d\) reads what no thread of its block has "
+        r"race in f on S\[\d\]: thread \(x=\d\) reads what no thread of its block has "
         r"written"
     ),
 }
