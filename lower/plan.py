@@ -8,7 +8,7 @@ value lives in an arena at a fixed offset, in an argument, in a constant, or in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..algo.graph.graph import ArrayType, Literal
@@ -133,12 +133,18 @@ class Plan:
     kernels: Mapping[str, KernelSpec]
     steps: tuple[Step, ...]
     structure: Any = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def peak(self) -> int:
         """Bytes that one replica keeps for intermediate values."""
         return sum(self.arenas.values())
+
+    @property
+    def text(self) -> str:
+        """All of the plan but `structure`, as text that `plan_parse.parse_plan` reads back."""
+        from .plan_print import plan_text
+
+        return plan_text(self)
 
     def __str__(self) -> str:
         from .plan_print import print_plan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from .plan import AllGather, AllReduce, Copy, Launch, Plan, Slice, Step
 
 
@@ -10,6 +12,22 @@ def print_plan(plan: Plan) -> str:
     return "\n".join(
         [f"plan {plan.name}", "block 0: where", *_where(plan), "block 1: what", *_what(plan)]
     )
+
+
+def plan_text(plan: Plan) -> str:
+    """The two blocks, then the kernels' operators and the constants: `plan_parse` reads it back."""
+    lines = [print_plan(plan), "kernels"]
+    for kernel in plan.kernels.values():
+        lines.append(f"  {kernel.id}")
+        if kernel.schedule is not None:
+            lines.append(f"    schedule {' '.join(kernel.schedule.split())}")
+        lines += [f"    {line}" for line in kernel.op.text.splitlines()]
+    lines.append("constants")
+    for slot in plan.slots.values():
+        if slot.home == "const":
+            data = base64.b64encode(plan.literals[slot.index].data).decode()
+            lines.append(f"  {slot.name}: {data}")
+    return "\n".join(lines) + "\n"
 
 
 def _where(plan: Plan) -> list[str]:

@@ -7,6 +7,7 @@ None has no leaf, as in JAX's pytrees.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -88,14 +89,30 @@ def leaf_count(structure: Structure) -> int:
 
 
 def paths(structure: Structure, root: str) -> list[str]:
-    """A name for each leaf: "params.w1", "layers.0.b"; the root alone for a bare leaf."""
+    """A name for each leaf: "params.w1", "layers.0.b"; the root alone for a bare leaf.
+
+    Names are distinct, and consist of letters, digits, underscores and dots.
+    """
+    taken: set[str] = set()
+    names = []
+    for path in _paths(structure, root):
+        plain = re.sub(r"[^\w.]", "_", path)
+        name, count = plain, 2
+        while name in taken:
+            name, count = f"{plain}_{count}", count + 1
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _paths(structure: Structure, root: str) -> list[str]:
     if structure is LEAF:
         return [root]
     keys = structure.keys or range(len(structure.parts))
     return [
         name
         for key, part in zip(keys, structure.parts, strict=True)
-        for name in paths(part, f"{root}.{key}")
+        for name in _paths(part, f"{root}.{key}")
     ]
 
 

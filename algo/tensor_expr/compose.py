@@ -2,7 +2,7 @@
 
 What one part returns and another takes becomes a tensor of the composed operator, a temporary
 unless it is returned. Sizes that meet this way become one size: `K` of a consumer whose input has
-the producer's extent `H - 2` is replaced by it, as long as nothing outside binds `K` as well.
+the producer's extent `H - 2` is replaced by it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..dtypes import DType, TensorType
+from .affine import normalize
 from .check import check
 from .expr import (
     Access,
@@ -68,21 +69,25 @@ def compose(
     made: dict[str, str] = {}
     for position, part in enumerate(parts):
         rename = _Rename(tensors[position], sizes.meaning(position), taken)
+        extents = check(part.op).shapes
         for param, outside in zip(part.op.params, part.args, strict=True):
             if outside not in made:
-                declared = fixed.get(outside) or declared_extents(part.op, param)
-                dims = [d and rename.expr(d) for d in declared]
+                dims = fixed.get(outside) or list(map(rename.expr, extents[param.name]))
                 found = inputs.setdefault(outside, _Input(tensors[position][param.name], dims))
-                found.merge(param.type.dtype, dims)
+                found.dtype = found.dtype or param.type.dtype
         equations += [rename.equation(eq) for eq in part.op.equations]
-        for tensor, extents in part.op.shapes.items():
-            declared_shapes[tensors[position][tensor]] = tuple(map(rename.expr, extents))
+        for tensor in {eq.tensor for eq in part.op.equations} & set(part.op.shapes):
+            shape = tuple(map(rename.expr, part.op.shapes[tensor]))
+            declared_shapes[tensors[position][tensor]] = shape
         for name, outside in zip(part.op.returns, part.results, strict=True):
             made[outside] = tensors[position][name]
+    for each in inputs.values():
+        if each.param.type.dims is None:
+            declared_shapes[each.name] = tuple(map(normalize, each.dims))
     locations = tuple(loc for part in parts for loc in part.op.locations)
     op = Op(
         _name(parts),
-        tuple(each.param(taken) for each in inputs.values()),
+        tuple(each.param for each in inputs.values()),
         tuple(equations),
         tuple(made[outside] for outside in returns),
         declared_shapes,
@@ -98,46 +103,26 @@ def _name(parts: Sequence[Part]) -> str:
     return "_".join(shown)
 
 
-def declared_extents(op: Op, param: Param) -> list[Expr | None]:
-    """The extent of each dimension of a parameter as a symbol or a number, None where it is a
-    formula over other sizes that `check` finds again by itself."""
-    found = check(op).shapes[param.name]
-    said = param.type.dims or (None,) * len(found)
-    extents: list[Expr | None] = []
-    for dim, extent in zip(said, found, strict=True):
-        if isinstance(dim, str):
-            extents.append(Size(dim))
-        elif isinstance(dim, int):
-            extents.append(Const(dim))
-        else:
-            extents.append(extent if isinstance(extent, (Size, Const)) else None)
-    return extents
-
-
 @dataclass(slots=True)
 class _Input:
-    """A parameter of the composed operator, from all parts that read it."""
+    """A parameter of the composed operator: its extents, and the type that some reader says."""
 
     name: str
-    dims: list[Expr | None]
+    dims: Sequence[Expr]
     dtype: DType | None = None
 
-    def merge(self, dtype: DType | None, dims: Sequence[Expr | None]) -> None:
-        """What another reader says of it."""
-        self.dtype = self.dtype or dtype
-        self.dims = [a or b for a, b in zip(self.dims, dims, strict=True)]
-
-    def param(self, taken: set[str]) -> Param:
-        """The parameter; a dimension of which nothing is said gets a symbol of its own."""
+    @property
+    def param(self) -> Param:
+        """The parameter. Extents that are formulas do not fit in a header: then it says none."""
         shown: list[str | int] = []
-        for axis, dim in enumerate(self.dims):
+        for dim in self.dims:
             match dim:
                 case Size(symbol):
                     shown.append(symbol)
                 case Const(value) if type(value) is int:
                     shown.append(value)
                 case _:
-                    shown.append(_fresh(f"{self.name}_{axis}", taken))
+                    return Param(self.name, TensorType(self.dtype, None))
         return Param(self.name, TensorType(self.dtype, tuple(shown)))
 
 
@@ -180,6 +165,9 @@ def _symbols(op: Op) -> list[str]:
     return list(dict.fromkeys([*checked.sizes, *said, *sizes_of(roots)]))
 
 
+_Symbol = tuple[int, str]
+
+
 class _Sizes:
     """Which size symbols of the parts are one, and what each becomes.
 
@@ -189,28 +177,29 @@ class _Sizes:
     """
 
     def __init__(self, parts: Sequence[Part], fixed: Mapping[str, Sequence[Const]]) -> None:
-        self._parent: dict[tuple[int, str], tuple[int, str]] = {}
-        self._value: dict[tuple[int, str], tuple[int, Expr]] = {}
-        self._outside: set[tuple[int, str]] = set()
-        known: dict[str, tuple[int, Sequence[Expr | None], bool]] = {}
+        self._parent: dict[_Symbol, _Symbol] = {}
+        self._value: dict[_Symbol, tuple[int, Expr]] = {}
+        known: dict[str, tuple[int, Sequence[Expr]]] = {}
         for position, part in enumerate(parts):
-            checked = check(part.op)
+            shapes = check(part.op).shapes
             for symbol in _symbols(part.op):
                 self._parent[position, symbol] = (position, symbol)
             for param, outside in zip(part.op.params, part.args, strict=True):
-                extents = declared_extents(part.op, param)
+                extents = shapes[param.name]
+                for said, extent in zip(param.type.dims or (), extents, strict=False):
+                    if isinstance(said, str):  # which may have turned out to be something else
+                        self._meet((position, extent), (position, Size(said)))
                 first = fixed.get(outside) or extents
-                origin, others, inner = known.setdefault(outside, (position, first, False))
+                origin, others = known.setdefault(outside, (position, first))
                 for extent, other in zip(extents, others, strict=True):
-                    if isinstance(extent, Size) and not inner:
-                        self._outside.add((position, extent.name))
-                    if extent is not None and other is not None:
-                        self._meet((origin, other), (position, extent))
+                    self._meet((origin, other), (position, extent))
             for name, outside in zip(part.op.returns, part.results, strict=True):
-                known[outside] = (position, checked.shapes[name], True)
-        self._names = self._name_classes()
+                known[outside] = (position, shapes[name])
+        taken: set[str] = set()
+        roots = dict.fromkeys(self._find(symbol) for symbol in self._parent)
+        self._names = {r: _fresh(r[1], taken) for r in roots if r not in self._value}
 
-    def _find(self, symbol: tuple[int, str]) -> tuple[int, str]:
+    def _find(self, symbol: _Symbol) -> _Symbol:
         while self._parent[symbol] != symbol:
             symbol = self._parent[symbol]
         return symbol
@@ -223,29 +212,31 @@ class _Sizes:
             if one != two:
                 self._parent[two] = one
                 if two in self._value:
-                    self._value.setdefault(one, self._value.pop(two))
+                    self._become(one, self._value.pop(two))
         elif isinstance(right, Size):
-            root = self._find((bt, right.name))
-            if not isinstance(self._value.get(root, (0, None))[1], Const):
-                self._value[root] = a
-        elif isinstance(left, Size) and isinstance(right, Const):
-            self._value[self._find((at, left.name))] = b
+            self._become(self._find((bt, right.name)), a)
+        elif isinstance(left, Size):
+            self._become(self._find((at, left.name)), b)
 
-    def _name_classes(self) -> dict[tuple[int, str], str]:
-        bound = {self._find(symbol) for symbol in self._outside}
-        taken: set[str] = set()
-        names: dict[tuple[int, str], str] = {}
-        for symbol in self._parent:
-            root = self._find(symbol)
-            value = self._value.get(root)
-            if value is not None and not isinstance(value[1], Const) and root in bound:
-                del self._value[
-                    root
-                ]  # an outside array binds it, and the call checks that they agree
-                value = None
-            if value is None and root not in names:
-                names[root] = _fresh(root[1], taken)
-        return names
+    def _become(self, root: _Symbol, value: tuple[int, Expr]) -> None:
+        """Gives a symbol a value, unless it has a constant one or the value depends on it."""
+        before = self._value.get(root)
+        constant = before is not None and isinstance(before[1], Const)
+        if not constant and not self._depends(value, root):
+            self._value[root] = value
+
+    def _depends(self, value: tuple[int, Expr], root: _Symbol) -> bool:
+        waiting = [value]
+        while waiting:
+            at, expr = waiting.pop()
+            for item in walk(expr):
+                if isinstance(item, Size):
+                    found = self._find((at, item.name))
+                    if found == root:
+                        return True
+                    if found in self._value:
+                        waiting.append(self._value[found])
+        return False
 
     def names(self) -> list[str]:
         """The symbols of the composed operator."""
@@ -257,7 +248,7 @@ class _Sizes:
             Size(name): self._resolve((at, name)) for at, name in self._parent if at == position
         }
 
-    def _resolve(self, symbol: tuple[int, str]) -> Expr:
+    def _resolve(self, symbol: _Symbol) -> Expr:
         root = self._find(symbol)
         if root not in self._value:
             return Size(self._names[root])

@@ -37,7 +37,8 @@ def test_a_size_as_a_number_becomes_the_producers() -> None:
 def test_extents_that_are_formulas_meet_outside_arrays() -> None:
     made = compose([Part(conv, ("x", "w"), ("c",)), Part(add, ("c", "skip"), ("z",))], ["z"])
     assert made.op.text == (
-        "conv_add(x: f32[W], w: f32[S], b: f32[N]) -> y_2:\n"
+        "conv_add(x: f32[W], w: f32[S], b: f32) -> y_2:\n"
+        "    b: [W-S+1]\n"
         "    y[v] = sum(x[v+s] * w[s])\n"
         "    y_2[i] = y[i] + b[i]"
     )
@@ -119,6 +120,7 @@ def test_the_composition_means_what_its_parts_mean(name: str) -> None:
     rng = np.random.default_rng(3)
     values = {k: rng.standard_normal(shape).astype(np.float32) for k, shape in shapes.items()}
     made = compose(parts, returns)
+    assert parse(made.op.text) == made.op
     got = interpret(made.op, *(values[arg] for arg in made.args))
     for part in parts:
         found = interpret(part.op, *(values[arg] for arg in part.args))
@@ -137,6 +139,23 @@ def test_a_composition_composes_again() -> None:
     assert isinstance(twice.op, Op)
     assert check(twice.op).shapes["x"] == (Size("W"),)
     assert twice.args == ("x", "w", "skip")
+
+
+def test_formulas_of_inputs_meet_sizes_of_other_readers() -> None:
+    grad = parse(
+        "grad(x: f32[W], w: f32[3], g: f32) -> d:\n  g: [W-2]\n  d[s] = sum(x[v+s] * g[v])"
+    )
+    half = parse("half(g: f32[N]) -> m:\n  m[] = sum(g[i]) / N")
+    for parts in (
+        [Part(grad, ("x", "w", "g"), ("d",)), Part(half, ("g",), ("m",))],
+        [Part(half, ("g",), ("m",)), Part(grad, ("x", "w", "g"), ("d",))],
+        [Part(conv, ("x", "w"), ("g",)), Part(grad, ("x", "w", "g"), ("d",))],
+    ):
+        made = compose(parts, [part.results[0] for part in parts])
+        assert parse(made.op.text) == made.op
+    x, w = np.arange(6, dtype=np.float32), np.ones(3, np.float32)
+    found = interpret(made.op, x, w)
+    np.testing.assert_array_equal(found[0], [3, 6, 9, 12])
 
 
 def test_data_dependent_access_goes_through() -> None:

@@ -52,6 +52,11 @@ def test_paths_name_leaves() -> None:
     assert paths(LEAF, "x") == ["x"]
 
 
+def test_paths_are_distinct_and_plain() -> None:
+    _, structure = flatten({"a.b": 1, "a": {"b": 2}, "x y": 3, "x_y": 4})
+    assert paths(structure, "p") == ["p.a.b", "p.a.b_2", "p.x_y", "p.x_y_2"]
+
+
 def test_map_tree() -> None:
     trees = {"a": 1, "b": [2, 3]}, {"a": 10, "b": [20, 30]}
     assert map_tree(lambda x, y: y - x, *trees) == {"a": 9, "b": [18, 27]}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
+from diptych.algo.errors import FileFormatError
 from diptych.algo.graph import build
 from diptych.algo.graph.graph import Graph
+from diptych.algo.graph.interpret import interpret
 from diptych.algo.graph.trace import trace
 from diptych.algo.tensor_expr.parse import parse
+from diptych.codegen.executor import Executor
 from diptych.lower.plan import AllReduce, Copy, Launch, Plan, Step
+from diptych.lower.plan_parse import parse_plan
 from diptych.lower.program import plan
 from diptych.sched.graph.schedule import GraphSchedule
 
@@ -159,3 +165,41 @@ def test_sums_lie_side_by_side_and_are_reduced_in_place(graphs: dict[str, Graph]
     spans = sorted(cells(made, v)[0][1] for v in reduce.values)
     assert spans[0] == reduce.offset
     assert "all_reduce sum over all" in made._repr_html_()
+
+
+def plans(graph: Graph) -> dict[str, Plan]:
+    plain = GraphSchedule(graph)
+    first = next(iter(graph.ids.values()))
+    return {
+        "default": plan(graph),
+        "placed": plan(graph, plain.fuse().place(first, "cpu:1").kernel(first, "")),
+        "replicas": plan(graph, plain.parallel_do(x=0, y=0, devices=2).recompute(first)),
+        "gathered": plan(graph, plain.parallel_do(x=1, devices=2).fuse()),
+    }
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet"])
+def test_the_text_parses_back(
+    name: str, graphs: dict[str, Graph], inputs: dict[str, Any], interpreted: Any
+) -> None:
+    for label, made in plans(graphs[name]).items():
+        back = parse_plan(made.text)
+        assert back.text == made.text, label
+        assert replace(back, structure=made.structure) == made
+        if label in ("placed", "gathered"):
+            found = Executor(back, interpreted)(*inputs[name])
+            for got, want in zip(found, interpret(graphs[name], inputs[name]), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_no_plan_is_refused() -> None:
+    good = plan(small()).text
+    for old, new, message in (
+        ("launch relu", "start relu", "line 8 is not of a plan's text: start relu[0]: f32[4,3] = "
+         "dense[0]+relu[0](x, w)"),
+        ("block 0: where", "block 7", "line 2 is not of a plan's text: block 7"),
+        ("total[0](dense[1]@0)", "total[0](dense[9]@0)", None),
+    ):  # fmt: skip
+        with pytest.raises(FileFormatError) as error:
+            parse_plan(good.replace(old, new))
+        assert message is None or str(error.value) == message

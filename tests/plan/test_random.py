@@ -19,6 +19,7 @@ from diptych.algo.graph.graph import ArrayType, Graph, Input, Value
 from diptych.algo.graph.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
 from diptych.codegen.executor import Executor
+from diptych.lower.plan_parse import parse_plan
 from diptych.lower.program import plan
 from diptych.sched.graph.schedule import GraphSchedule
 
@@ -110,6 +111,7 @@ def test_random_programs_under_random_schedules(seed: int, interpreted: Any) -> 
         made = schedule(rng, graph, counts)
         arrays = [numbers.integers(-9, 9, (SIDE, SIDE)) for _ in graph.inputs]
         execution = plan(graph, GraphSchedule.parse(graph, made.text))
+        assert parse_plan(execution.text).text == execution.text
         collectives += sum(type(step).__name__.startswith("All") for step in execution.steps)
         found = Executor(execution, interpreted)(*arrays)
         for got, want in zip(found, interpret(graph, arrays), strict=True):
