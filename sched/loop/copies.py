@@ -91,19 +91,26 @@ def mirrored(
         if follows(loop) and indices_of(loop.values[writer.name])
     )
     known = [values[loop.name] for loop in chain[:depth] if loop.name not in own]
-    if not _tell_apart([*known, *(value for _, value, _, _ in inner)], names):
+    shape = nest.kernel.tensors[nest.buffers[writer.buffer].tensor].shape
+    if not _tell_apart([*known, *(value for _, value, _, _ in inner)], names, shape):
         return None
     return Shape(own, values, inner)
 
 
-def _tell_apart(values: Sequence[Expr], names: Sequence[str]) -> bool:
+def _tell_apart(values: Sequence[Expr], names: Sequence[str], shape: Sequence[Expr]) -> bool:
     """Do these values of loops differ for different elements?"""
     second = primed(names)
     marked = [f"{name}'" for name in names]
     same = [f"{text(value)} = {text(value, second)}" for value in values]
     differ = [f"{isl.ident(a)} != {isl.ident(b)}" for a, b in zip(names, marked, strict=True)]
     apart = " or ".join(differ) or "1 = 0"
-    points = isl.make_set([*names, *marked], [*same, f"({apart})"], sizes_of(values))
+    inside = [
+        f"0 <= {isl.ident(dim)} < {text(size)}"
+        for dims in (names, marked)
+        for dim, size in zip(dims, shape, strict=True)
+    ]
+    sizes = sizes_of([*values, *shape])
+    points = isl.make_set([*names, *marked], [*same, *inside, f"({apart})"], sizes)
     return isl.is_empty(points) is isl.Answer.YES
 
 
@@ -116,8 +123,9 @@ def copy(
     shape: Shape,
     names: tuple[str, ...],
     who: str,
+    without: Sequence[tuple[Stmt, Cell]] = (),
 ) -> tuple[Stmt, Tree]:
-    """The statement that copies the touched elements between buffers, and its loops.
+    """The statement that copies the touched elements (but those `without`), and its loops.
 
     `buffers` are target and source, of which the tile's own is not in the nest yet. A copy out
     of the tile must not write more than was computed: the elements must form one convex block.
@@ -126,7 +134,7 @@ def copy(
     tensor = next(nest.buffers[name].tensor for name in buffers if name in nest.buffers)
     free = [loop for loop in around if loop.name in shape.own]
     dims = tuple(shape.own[loop.name] for loop in free)
-    found = region(nest, tensor, touched, free, (dims, names), who)
+    found = region(nest, tensor, touched, free, (dims, names), who, without)
     if not found.exact and nest.buffers.get(target) is not None:
         raise ScheduleError(
             f"{who}: the elements of {tensor} written under loop {around[-1].name} are no convex "

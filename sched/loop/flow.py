@@ -112,9 +112,9 @@ def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> No
             f"reads it{at(reader.stmt)}; another loop, or sizes that are given, may help"
         ) from None
     cell = element(reader.buffer, reader.cell, point, point)
-    raise ScheduleError(
-        f"{who}: {instance(reader.stmt, point, point)} reads {cell}, {problem}{at(reader.stmt)}"
-    )
+    stmt = reader.stmt
+    who_reads = stmt.name if is_copy(nest, stmt) else instance(stmt, point, point)
+    raise ScheduleError(f"{who}: {who_reads} reads {cell}, {problem}{at(stmt)}")
 
 
 def _check_end(nest: Nest, tensor: str, sources: list[Role], who: str) -> None:

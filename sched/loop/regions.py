@@ -13,8 +13,8 @@ from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.affine import from_isl
-from ...algo.tensor_expr.build import conjuncts
-from ...algo.tensor_expr.expr import Expr, Index, Size, sizes_of
+from ...algo.tensor_expr.build import conjuncts, floordiv, mul, sub
+from ...algo.tensor_expr.expr import Call, Expr, Index, Size, sizes_of
 from .nest import Loop, Nest, Stmt
 from .relations import domain, from_data, symbols, text
 
@@ -38,12 +38,13 @@ def region(
     around: Sequence[Loop],
     names: tuple[tuple[str, ...], tuple[str, ...]],
     who: str,
+    without: Sequence[tuple[Stmt, Cell]] = (),
 ) -> Region:
     """The elements that `touched` accesses reach in one iteration of the loops `around`.
 
     `names` are the dims of the result: one a loop, one a dimension of the tensor. A coordinate
-    that depends on data may be any. Where the elements are no convex set, their hull is taken,
-    within the tensor.
+    that depends on data may be any. Elements that accesses `without` reach are left out. Where
+    the elements are no convex set, their hull is taken, within the tensor.
     """
     outer, coordinates = names
     shape = nest.kernel.tensors[tensor].shape
@@ -55,6 +56,8 @@ def region(
                 one = _touched(stmt, cell, around, names, shape, sizes)
                 total = one if total is None else total.union(one)
             assert total is not None
+            for stmt, cell in without:
+                total = total.subtract(_touched(stmt, cell, around, names, shape, sizes))
             total = total.coalesce()
             hull = total if _is_plain(total) else raw.Set.from_basic_set(total.simple_hull())
             if not _is_plain(hull):
@@ -82,8 +85,16 @@ def _touched(
     """The elements of one access: its instances with the dims of the result, those projected on."""
     outer, coordinates = names
     conditions = domain(stmt)
+    blocks: dict[Expr, Expr] = {}
     for loop, dim in zip(around, outer, strict=True):
-        conditions.append(f"{isl.ident(dim + '@')} = {text(loop.values[stmt.name])}")
+        value = loop.values[stmt.name]
+        match value:
+            case Call("floordiv", _):
+                blocks[value] = Index(dim + "@")
+            case Call("mod", (whole, by)) if floordiv(whole, by) in blocks:
+                # i % 8 is i - 8*io: without a division isl finds that the block is convex.
+                value = sub(whole, mul(by, blocks[floordiv(whole, by)]))
+        conditions.append(f"{isl.ident(dim + '@')} = {text(value)}")
     for part, dim, size in zip(cell, coordinates, shape, strict=True):
         dim = isl.ident(dim + "@")
         known = f"0 <= {dim} < {text(size)}" if from_data(part) else f"{dim} = {text(part)}"
@@ -121,4 +132,6 @@ def _conditions(points: raw.Set, dims: Sequence[str]) -> tuple[Expr, ...]:
     ).params()
     ast = raw.AstBuild.from_context(isl.parse_set("{ : }")).expr_from_set(flat)
     found = from_isl(ast, lambda name: Index(name) if name in known else Size(name))
+    if isinstance(found, Const):  # isl's 0 and 1 for no points and for all
+        return () if found.value else (Const(False),)
     return tuple(conjuncts(found))

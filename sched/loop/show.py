@@ -48,7 +48,7 @@ def _loop(loop: Loop) -> str:
     count = f" in 0:{loop.extent}" if loop.extent is not None else ""
     tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
     shown = min(print_expr(normalize(value)), print_expr(value), key=len)
-    if str(UNKNOWN) in shown:
+    if str(UNKNOWN) in print_expr(value):
         shown = "fused"
     is_plain = shown == loop.name.rpartition(".")[2]
     return f"{head} {loop.name}{count}" + ("" if is_plain else f" = {shown}") + f"{tail}:"

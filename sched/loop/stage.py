@@ -125,7 +125,11 @@ class Stage(Primitive):
             label = unused(f"{old.tensor}.{'load' if writers else 'pack'}", stmts)
             ends = (new, old.name)
             wanted = list(_wanted(old.name, inner))
-            stmts[label], tree = copy(nest, label, ends, wanted, around, shape, names, self.who)
+            # What the same iteration writes once is there without a copy.
+            made = [(s, s.lhs) for s in writers if s.reducer is None]
+            stmts[label], tree = copy(
+                nest, label, ends, wanted, around, shape, names, self.who, made
+            )
             parts.insert(0, tree)
             copies.append(label)
         if writers and _goes_out(nest, old, inner, around, self.who):

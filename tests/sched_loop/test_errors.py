@@ -189,14 +189,19 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "stage(B, at=j): under loop C.j it is held by B, B.stack; stage it further in",
     ),
     "stage a block of no shape": (
-        "F[y,x] = a[y,x] + 1\nG[y,x] = F[y,3-x] where y in 0:Y, x in 0:4",
-        lambda s: s.tile({"G.x": 2}).split("F.x", 3).fuse("F.y", "F.xo").stage("F", at="F.y_xo"),
-        "",
+        "c[0,j] = x[0,j]\nc[i,j] = c[i-1,j] + x[i,j] where i in 1:I",
+        lambda s: (
+            s.split("c.1.j", 3).fuse("c.1.i", "c.1.jo").stage("c", at="ji").nest(
+                sizes={"I": 4, "J": 3}
+            )
+        ),
+        "stage(c, at=ji): the elements of c written under loop c.1.ji are no convex block, so "
+        "they cannot be copied out as one",
     ),
     "reorder around copies": (
         "c[i,j] = x[i,j] + where((i > 0) & (j < J - 1), c[i-1,j+1], 0) where i in 0:I, j in 0:J",
         lambda s: s.stage("c", at="j").reorder("j", "i"),
-        "reorder(j, i): c[1,0] reads c[0,1], which nothing has written yet (mm.py:9)",
+        "reorder(j, i): c.load reads c[0,1], which nothing has written yet (mm.py:9)",
     ),
     "layout axis": (
         MATMUL, lambda s: s.stage("B", at="j", layout=("q", "k")),
@@ -336,3 +341,42 @@ def test_a_schedule_is_immutable() -> None:
         made.primitives = ()
     other = made.split("i", 8)
     assert made.text == "" and other.text == '.split("i", 8)'
+
+
+UNPROVED: dict[str, tuple[Callable[[Schedule], object], str]] = {
+    "order": (
+        lambda s: s.reorder("k", "j"),
+        "reorder(k, j): could not prove that C.update and C.init keep their order (mm.py:9); a "
+        "simpler order of primitives, or sizes that are given, may help",
+    ),
+    "concurrency": (
+        lambda s: s.parallel("i"),
+        "parallel(i): could not prove that C.init keep their order (mm.py:9); a simpler order of "
+        "primitives, or sizes that are given, may help",
+    ),
+    "region": (
+        lambda s: s.stage("B", at="j"),
+        "stage(B, at=j): could not compute which elements of B are needed; a loop further in or "
+        "out may help",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNPROVED)
+def test_what_isl_cannot_prove_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question ends as "could not prove"."""
+    from diptych.algo import isl
+
+    attempt, want = UNPROVED[name]
+    made = schedule(MATMUL)
+    made.nest()
+    exhausted = isl.Exhausted("isl could not answer within 1 operations")
+
+    def give_up(*_: object, **__: object) -> None:
+        raise exhausted
+
+    monkeypatch.setattr(isl, "first_point", give_up)
+    monkeypatch.setattr(isl, "make_set", give_up)
+    with pytest.raises(ScheduleError) as caught:
+        attempt(made)
+    assert str(caught.value) == want
