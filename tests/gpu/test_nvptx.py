@@ -169,3 +169,18 @@ def test_importing_the_back_end_starts_nothing():
         "assert 'pycuda' not in sys.modules and 'pycuda.driver' not in sys.modules"
     )
     subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=120)
+
+
+def test_floats_round_as_on_the_host(prepare):
+    """Only a declared reduction is contracted; nothing is flushed to zero or approximate."""
+    text = ptx(
+        prepare("""
+function f(x: param f32[64], y: param f32[64]):
+    for t in 0 .. 64 thread.x:
+        y[t] = sqrt(x[t] * x[t] + 1.0:f32) / x[t]
+"""),
+        "sm_80",
+    )
+    for instruction in ("mul.rn.f32", "add.rn.f32", "sqrt.rn.f32", "div.rn.f32"):
+        assert instruction in text
+    assert "fma" not in text and ".ftz" not in text and ".approx" not in text
