@@ -59,7 +59,9 @@ def compose(
     With the `shapes` of outside arrays the operator is made for these alone. Raises `OpError`
     where the ranges of the parts cannot be proved together.
     """
-    fixed = {name: [Const(n) for n in shape] for name, shape in (shapes or {}).items()}
+    fixed: dict[str, list[Expr]] = {
+        name: [Const(n) for n in shape] for name, shape in (shapes or {}).items()
+    }
     sizes = _Sizes(parts, fixed)
     tensors = _tensor_names(parts, sizes.names())
     taken = {name for names in tensors for name in names.values()} | set(sizes.names())
@@ -76,9 +78,10 @@ def compose(
                 found = inputs.setdefault(outside, _Input(tensors[position][param.name], dims))
                 found.dtype = found.dtype or param.type.dtype
         equations += [rename.equation(eq) for eq in part.op.equations]
-        for tensor in {eq.tensor for eq in part.op.equations} & set(part.op.shapes):
-            shape = tuple(map(rename.expr, part.op.shapes[tensor]))
-            declared_shapes[tensors[position][tensor]] = shape
+        own = {eq.tensor for eq in part.op.equations}
+        for tensor, shape in part.op.shapes.items():
+            if tensor in own:
+                declared_shapes[tensors[position][tensor]] = tuple(map(rename.expr, shape))
         for name, outside in zip(part.op.returns, part.results, strict=True):
             made[outside] = tensors[position][name]
     for each in inputs.values():
@@ -176,7 +179,7 @@ class _Sizes:
     value for one.
     """
 
-    def __init__(self, parts: Sequence[Part], fixed: Mapping[str, Sequence[Const]]) -> None:
+    def __init__(self, parts: Sequence[Part], fixed: Mapping[str, Sequence[Expr]]) -> None:
         self._parent: dict[_Symbol, _Symbol] = {}
         self._value: dict[_Symbol, tuple[int, Expr]] = {}
         known: dict[str, tuple[int, Sequence[Expr]]] = {}
