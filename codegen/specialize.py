@@ -23,7 +23,7 @@ from ..algo.dtypes import DType
 from ..algo.errors import DeviceError, ShapeError, UnsupportedError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
-from ..algo.tensor_expr.sizes import bind_sizes, evaluate
+from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 from ..algo.tensor_expr.types import infer
 from ..lower.ir import AXES, Buffer, Function
 from ..lower.ir_parse import parse_function
@@ -72,7 +72,7 @@ class Signature:
         dtypes = infer(checked, self.dtypes)
         return tuple(
             (
-                tuple(evaluate(extent, self.sizes) for extent in checked.shapes[name]),
+                shape_of(checked, name, self.sizes),
                 dtypes[name].numpy,
             )
             for name in self.op.returns
@@ -227,10 +227,13 @@ def _compile(
 
 def _check_host(op: Op, nest: Nest) -> None:
     """Refuses a schedule that is for a GPU."""
-    bound = next((loop for loop in loops(nest.tree) if loop.kind in AXES), None)
-    if bound is not None:
+    bound = [f"loop {loop.name} is bound to {loop.kind}" for loop in loops(nest.tree)
+             if loop.kind in AXES]  # fmt: skip
+    bound += [f"{name} is in {buffer.scope} memory" for name, buffer in nest.buffers.items()
+              if buffer.scope in ("shared", "local")]  # fmt: skip
+    if bound:
         raise DeviceError(
-            f"{op.name}: loop {bound.name} is bound to {bound.kind}, so this schedule is for a GPU "
+            f"{op.name}: {bound[0]}, so this schedule is for a GPU "
             f'and the call is for the CPU; use schedule.on("cuda:0")(...), or schedule.on("simt")'
             f"(...) to emulate it"
         )

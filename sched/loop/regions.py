@@ -14,7 +14,7 @@ from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.affine import from_isl
 from ...algo.tensor_expr.build import conjuncts, floordiv, mul, sub
-from ...algo.tensor_expr.expr import Call, Expr, Index, Size, sizes_of
+from ...algo.tensor_expr.expr import Call, Const, Expr, Index, Size, sizes_of
 from .nest import Loop, Nest, Stmt
 from .relations import domain, from_data, symbols, text
 

@@ -166,3 +166,26 @@ def test_a_fresh_process_can_use_everything() -> None:
     )
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 4, 3), (3, 0, 4), (3, 4, 0)])
+def test_empty_sizes_have_empty_or_zero_results(m: int, n: int, k: int) -> None:
+    """R59, thin: a contraction of length zero gives zeros, whatever the buffer held before."""
+    op = dt.op(TEXT)
+    out = np.full((m, n), np.nan, np.float32)
+    op(np.ones((m, k), np.float32), np.ones((k, n), np.float32), out=out)
+    np.testing.assert_array_equal(out, np.zeros((m, n)))
+
+
+def test_formulas_clamp_at_zero() -> None:
+    assert dt.op("y[i] = x[i+1] - x[i]")(np.zeros(0, np.float32)).shape == (0,)
+
+
+def test_shared_memory_is_refused_on_the_host() -> None:
+    schedule = dt.op(TEXT).schedule().stage("B", at="C.i", scope="shared")
+    with pytest.raises(dt.DeviceError) as refused:
+        schedule(*arrays(4, 4, 4))
+    assert str(refused.value) == (
+        "C: B.shared is in shared memory, so this schedule is for a GPU and the call is for the "
+        'CPU; use schedule.on("cuda:0")(...), or schedule.on("simt")(...) to emulate it'
+    )
