@@ -118,7 +118,8 @@ def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
 def _pointer(f: Frame, storage: Storage, offset: Value) -> ir.Value:
     """The address of an offset that is the same in all lanes, or of lane 0."""
     element = memory_type(storage.buffer.dtype)
-    inbounds = f.mask is None and offset.step >= 0
+    # What only the sum of both parts keeps in bounds must not be said of one of them.
+    inbounds = f.mask is None and offset.step >= 0 and not offset.bias
     pointer = storage.pointer
     if offset.llvm is not None:
         pointer = f.ib.gep(pointer, [offset.llvm], source_etype=element, inbounds=inbounds)
@@ -148,9 +149,8 @@ def _safe(f: Frame, pointer: ir.Value) -> ir.Value:
 
 def _align(storage: Storage, offset: Value) -> int:
     """The alignment in bytes that an address certainly has."""
-    size = storage.buffer.dtype.itemsize
-    align = storage.buffer.align
-    if storage.pointer is None or offset.llvm is not None or is_vector_offset(offset):
+    size, align = storage.buffer.dtype.itemsize, storage.buffer.align
+    if offset.llvm is not None:
         return min(size, align)
     at = offset.bias * size
     return min(align, at & -at) if at else align
@@ -163,7 +163,7 @@ def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> 
     first = _first(f, storage, offset)
     align = _align(storage, _lowest(f, offset))
     mask = _mask(f, offset)
-    if mask is None or owned(storage):
+    if mask is None or storage.own:
         raw = f.ib.load(first, typ=vec, align=align)
     else:
         raw = f.ib.call(_masked_load(f, vec, first.type), [first, I32(align), mask, vec(None)])
@@ -190,7 +190,7 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     align = _align(storage, _lowest(f, offset))
     mask = _mask(f, offset)
     raw = _reversed(f, raw, offset)
-    if mask is not None and owned(storage):
+    if mask is not None and storage.own:
         old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
         raw, mask = f.ib.select(mask, raw, old), None
     if mask is None:
@@ -225,11 +225,6 @@ def _masked_load(f: Frame, vec: ir.VectorType, pointer: ir.PointerType) -> ir.Fu
     name = f"llvm.masked.load.{suffix(vec)}.{pointer.intrinsic_name}"
     mask = ir.VectorType(ir.IntType(1), vec.count)
     return f.unit.intrinsic(name, vec, [pointer, I32, mask, vec])
-
-
-def owned(storage: Storage) -> bool:
-    """Is the memory this thread's own, with padding behind it?"""
-    return storage.buffer.scope in ("register", "stack", "local")
 
 
 # A cell a lane

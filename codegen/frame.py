@@ -9,7 +9,7 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ..algo.dtypes import DType, i64
+from ..algo.dtypes import i64
 from ..algo.tensor_expr.expr import Expr
 from ..lower.ir import Buffer
 from .target import Target
@@ -23,19 +23,21 @@ from .values import (
     is_vector,
     lanes_of,
     memory_type,
-    register_type,
-    shaped,
 )
 from .workspace import PADDING, Workspace, cells, size_in_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """A buffer's memory. `lanes` > 1: every lane has a copy, lanes innermost."""
+    """A buffer's memory. `lanes` > 1: every lane has a copy, lanes innermost.
+
+    `own`: no other thread sees it, and there is padding behind it.
+    """
 
     buffer: Buffer
     pointer: ir.Value
     lanes: int = 1
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +84,7 @@ class Unit:
 class Frame:
     """Emission of one LLVM function. `lanes` and `mask` are those of the vector loop around.
 
-    `heap` is where this function's part of the workspace starts, of which `used` bytes are taken;
-    `status` the cell for a
+    `heap` is where this function's part of the workspace starts and `status` the cell for a
     failed check; `pool` is None inside a parallel loop, where another runs serially.
     """
 
@@ -96,7 +97,6 @@ class Frame:
         self.vars: dict[str, Value] = {}
         self.buffers: dict[str, Storage] = {}
         self.heap: ir.Value | None = None
-        self.used = 0
         self.status: ir.Value | None = None
         self.pool: ir.Value | None = None
         self.lanes = 1
@@ -123,19 +123,17 @@ class Frame:
     @contextmanager
     def allocated(self, buffer: Buffer) -> Iterator[None]:
         """Within: the buffer lives, one copy a lane inside a vector loop."""
-        size = size_in_bytes(buffer, self.lanes)
-        before = self.used
-        if self.target.in_workspace(buffer, size):
-            pointer = self.ib.gep(self.heap, [I64(before)], inbounds=True, source_etype=I8)
-            self.used += size
+        if self.target.in_workspace(buffer, size_in_bytes(buffer, self.lanes)):
+            offset = I64(self.unit.workspace.offsets[self.pool is None][buffer.name])
+            pointer = self.ib.gep(self.heap, [offset], inbounds=True, source_etype=I8)
         else:
             pointer = self.target.allocate(self, buffer, cells(buffer) * self.lanes + PADDING)
-        self.buffers[buffer.name] = Storage(buffer, pointer, self.lanes)
+        own = buffer.scope in ("register", "stack", "local")
+        self.buffers[buffer.name] = Storage(buffer, pointer, self.lanes, own)
         try:
             yield
         finally:
             del self.buffers[buffer.name]
-            self.used = before
 
     # Values
 
@@ -177,10 +175,6 @@ class Frame:
         vec = ir.VectorType(scalar.type, self.lanes)
         one = self.ib.insert_element(vec(ir.Undefined), scalar, I32(0))
         return self.ib.shuffle_vector(one, vec(ir.Undefined), ir.VectorType(I32, self.lanes)(None))
-
-    def pack(self, dtype: DType, llvm: ir.Value, data: bool = False) -> Value:
-        """An LLVM value of a type as a `Value`."""
-        return Value(dtype, llvm, data=data)
 
     # Memory of the function
 
@@ -261,10 +255,6 @@ class Frame:
         if self.mask is None:
             return cond
         return self.ib.select(self.mask.llvm, cond, constant(I1, 0, self.lanes))
-
-    def type(self, dtype: DType) -> ir.Type:
-        """The LLVM type of a value of `dtype` in all lanes."""
-        return shaped(register_type(dtype), self.lanes)
 
 
 def _wrap(value: int) -> int:

@@ -179,7 +179,9 @@ class Compiled:
                 )
             if not array.flags.writeable:
                 raise ShapeError(f"{op.name}: out= for {name} is read-only; pass a copy of it")
-            if any(n > 1 and s == 0 for n, s in zip(shape, array.strides, strict=True)):
+            if array.size and any(
+                n > 1 and s == 0 for n, s in zip(shape, array.strides, strict=True)
+            ):
                 raise ShapeError(
                     f"{op.name}: out= for {name} has stride 0, so several results would share an "
                     "element; pass an array of its own"

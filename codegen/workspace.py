@@ -1,11 +1,13 @@
-"""How much memory a kernel's caller provides for the kernel's heap buffers.
+"""Where heap buffers lie in the memory that a kernel's caller provides.
 
-Buffers whose lives nest lie one behind the other, those whose lives follow one another on top of
-each other, as emission does it. What is allocated inside a parallel loop exists once a thread.
+Every buffer has a place of its own, since LLVM is told that different buffers never overlap; the
+copies that unrolling made of one share a name and a place. What is allocated inside a parallel
+loop exists once a thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..lower.ir import Alloc, Buffer, For, Function, Stmt, children, walk
@@ -17,8 +19,9 @@ PADDING = 64  # elements behind every buffer: a whole vector may be read at its 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """`kernel` bytes, then `thread` bytes for each thread."""
+    """Offsets in bytes: of the kernel's buffers, and of each thread's in its part behind those."""
 
+    offsets: tuple[Mapping[str, int], Mapping[str, int]]
     kernel: int
     thread: int
 
@@ -28,27 +31,32 @@ class Workspace:
 
 
 def workspace(function: Function, target: Target) -> Workspace:
-    """Measures the function's heap buffers."""
-    peak = [0, 0]  # kernel, thread
+    """Lays out the function's heap buffers."""
+    sizes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # of the kernel, of a thread
 
-    def visit(stmt: Stmt, used: int, part: int, lanes: int) -> None:
+    def visit(stmt: Stmt, part: int, lanes: int) -> None:
         match stmt:
             case For():
-                outlined = stmt.kind == "parallel" and target.parallel and part == 0
-                inside = stmt.lanes if stmt.kind == "vector" else lanes
-                visit(stmt.body, 0 if outlined else used, 1 if outlined else part, inside)
-            case Alloc(buffer, body):
+                part = 1 if stmt.kind == "parallel" and target.parallel else part
+                lanes = stmt.lanes if stmt.kind == "vector" else lanes
+            case Alloc(buffer, _):
                 size = size_in_bytes(buffer, lanes)
                 if target.in_workspace(buffer, size):
-                    used += size
-                    peak[part] = max(peak[part], used)
-                visit(body, used, part, lanes)
-            case _:
-                for inner in children(stmt):
-                    visit(inner, used, part, lanes)
+                    sizes[part][buffer.name] = max(size, sizes[part].get(buffer.name, 0))
+        for inner in children(stmt):
+            visit(inner, part, lanes)
 
-    visit(function.body, 0, 0, 1)
-    return Workspace(peak[0], peak[1])
+    visit(function.body, 0, 1)
+    kernel, thread = (_placed(part) for part in sizes)
+    return Workspace((kernel[0], thread[0]), kernel[1], thread[1])
+
+
+def _placed(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    offsets, total = {}, 0
+    for name, size in sizes.items():
+        offsets[name] = total
+        total += size
+    return offsets, total
 
 
 def size_in_bytes(buffer: Buffer, lanes: int) -> int:

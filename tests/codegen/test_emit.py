@@ -501,6 +501,37 @@ function plain(x: param f32[16] align 4, y: param f32[16] align 4, z: param f32[
     assert "contract" not in kernel.text and "reassoc" not in kernel.text
 
 
+def test_buffers_never_share_memory(native: Any) -> None:
+    """LLVM is told so. Copies of one buffer, under one name, do."""
+    body = "".join(
+        f"""
+    alloc {name}: heap f32[100]:
+        for i in 0 .. 100:
+            {name}[i] = x[i] + {n}.0:f32
+        for i in 0 .. 100:
+            y[i] sum= {name}[99 - i]"""
+        for n, name in enumerate(("s", "t", "t", "s"))
+    )
+    kernel = native(f"function siblings(x: param f32[100], y: param f32[100]):{body}\n")
+    agree(kernel)
+    assert kernel.emitted.workspace.kernel == 2 * 4 * 176  # 100 and 64 of padding, to 64 bytes
+
+
+def test_what_threads_share_is_not_blended(native: Any) -> None:
+    """A masked store to a buffer of the thread's own may rewrite its neighbours; not so here."""
+    kernel = native("""
+function shared_(x: param f32[30], y: param f32[30]):
+    alloc t: stack f32[30]:
+        for i in 0 .. 6 parallel:
+            for v in 0 .. min(5, 30 - 5 * i) vector(8):
+                t[i * 5 + v] = x[i * 5 + v]
+        for i in 0 .. 30:
+            y[i] = t[i]
+""")
+    agree(kernel)
+    assert '@"llvm.masked.store.v8f32.p0"' in kernel.text
+
+
 def test_integer_power(native: Any) -> None:
     for lanes in ("", " vector(8)"):
         kernel = native(f"""
