@@ -28,6 +28,7 @@ from ..algo.tensor_expr.expr import (
     children,
     indices_of,
     substitute,
+    walk,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Checked, Equation
 from ..algo.tensor_expr.order import reversed_index
@@ -132,7 +133,9 @@ def _boxes(ranges: list[Range], where: list[Expr]) -> tuple[list[Range], list[Ex
             top = _largest(dims, sub(Const(0), lo), box, r)
             lo = normalize(sub(Const(0), top))
         if indices_of(hi):
-            where.append(compare("lt", at, hi))
+            last = normalize(sub(hi, Const(1)))
+            shorter = last in walk(hi)  # k <= i rather than k < i+1
+            where.append(compare("le", at, last) if shorter else compare("lt", at, hi))
             hi = _largest(dims, hi, box, r)
         box.append(Range(r.index, lo, hi))
     return box, where

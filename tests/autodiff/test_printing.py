@@ -123,6 +123,13 @@ up_dx(x: [N], z: [M], dy) -> dx:
 pad_dx(x: [N], z: [M], dy: [M]) -> dx:
     dx[i] = where(i < M, dy[i] * z[i], 0) where i in 0:N
 """,
+    ("max_of_triangle", "x"): """
+f_dx(x: [N, N], dy: [N]) -> dx:
+    y[i] = max(x[i,k]) where k in i:N
+    y_ties[i] = sum(where(x[i,k] == y[i], where(False, y[i], 1), 0), where=k >= i)
+    dx[i,k] = where(k >= i, where(x[i,k] == y[i], dy[i] / y_ties[i], 0), 0)\
+ where i in 0:N, k in 0:N
+""",
     ("unread", "a"): """
 u_da(a: [N], dy: [N]) -> da:
     da[y] = where(False, a[y], 0) where y in 0:N
