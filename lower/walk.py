@@ -92,8 +92,13 @@ class _Walker:
         return ir.block(*done)
 
     def walk(self, node: raw.AstNode, here: _Here) -> ir.Stmt:
-        """One node that is not a loop."""
+        """One node that is not a loop of several iterations."""
         kind: Any = node.get_type()
+        if kind == _NODE.for_:  # one iteration, whose value is an expression
+            iterator = node.for_get_iterator().get_id().get_name()
+            value = _scalar(node.for_get_init(), here.names)
+            inner = replace(here, names={**here.names, iterator: value})
+            return self.walk_all([node.for_get_body()], inner)
         if kind == _NODE.block:
             return self.walk_all(_children(node), here)
         if kind == _NODE.if_:
@@ -113,7 +118,7 @@ class _Walker:
     def pieces(self, node: raw.AstNode, here: _Here, mark: str) -> ir.Stmt:
         """What stands under a mark: its loop, or several, or single iterations between them."""
         kind: Any = node.get_type()
-        if kind == _NODE.for_:
+        if kind == _NODE.for_ and not node.for_is_degenerate():
             return self.loop(node, here, mark)
         if kind == _NODE.block and _bare_for(node):
             parts = (self.pieces(child, here, mark) for child in _children(node))
@@ -227,7 +232,9 @@ def _branches(node: raw.AstNode) -> list[raw.AstNode]:
 def _bare_for(node: raw.AstNode) -> bool:
     """Is there a `for` without a mark of its own? It belongs to the mark above."""
     kind: Any = node.get_type()
-    return bool(kind == _NODE.for_) or any(map(_bare_for, _branches(node)))
+    if kind == _NODE.for_:
+        return not node.for_is_degenerate()
+    return any(map(_bare_for, _branches(node)))
 
 
 def _mark(node: raw.AstNode, entered: Entered) -> str | None:

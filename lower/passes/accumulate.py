@@ -46,7 +46,7 @@ Known = Mapping[str, Interval]
 
 @dataclass(slots=True)
 class _Use:
-    """How a statement uses a buffer: the cells that lanes share, and whether that is all right."""
+    """What a statement does with a buffer. Spoiled: not only adding to cells that lanes share."""
 
     reducer: str | None = None
     cells: dict[tuple[Expr, ...], int] = field(default_factory=dict)  # and how many lanes do

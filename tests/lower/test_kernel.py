@@ -563,3 +563,24 @@ def test_parallel_loop_inside_lanes(make):
     x = make.whole(make.rng, (m, n))
     function = make.agrees(nest, {"x": x}, {"y": (x + 1) ** 2})
     assert {s.kind for s in walk(function.body) if isinstance(s, For)} == {"vector", "serial"}
+
+
+def test_a_loop_that_runs_once_at_a_varying_place_keeps_its_buffer(make):
+    n, h, k = 18, 6, 3  # h % 5 is determined by i, and t lives in its loop, among four statements
+    dims, same = {"i": (0, n), "h": (0, h), "k": (0, k)}, ["3*h + k == i"]
+    nest = make.nest(
+        {"g": ("input", "f4", (h,)), "w": ("input", "f4", (k,)), "x": ("output", "f4", (n,)),
+         "t": ("temp", "f4", (n,))},
+        [
+            make.stmt("start", dims, "t[i]", "0.0:f32", where=same),
+            make.stmt("update", dims, "t[i]", "g[h] * w[k]", "sum", same),
+            make.stmt("store", dims, "x[i]", "t[i]", where=same),
+        ],
+        make.loop("i", "i", make.loop("ho", "h // 5", make.loop("hi", "h % 5",
+                  "start", make.loop("ki", "k % 4", "update"), "store"))),
+        [("t", "t", "stack", "hi", None)],
+    )  # fmt: skip
+    g, w = make.whole(make.rng, (h,)), make.whole(make.rng, (k,))
+    expected = np.array([g[i // 3] * w[i % 3] for i in range(n)])
+    function = make.agrees(nest, {"g": g, "w": w}, {"x": expected})
+    assert sum(isinstance(s, Alloc) for s in walk(function.body)) == 1
