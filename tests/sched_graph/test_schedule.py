@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from diptych.algo.dtypes import f32
 from diptych.algo.errors import FileFormatError, GraphError, ScheduleError, UnsupportedError
-from diptych.algo.graph.graph import Graph
+from diptych.algo.graph import build
+from diptych.algo.graph.graph import ArrayType, Graph
 from diptych.algo.graph.program import Program
+from diptych.algo.graph.trace import trace
+from diptych.algo.tensor_expr.parse import parse
+from diptych.sched.graph.fuse import _composition
 from diptych.sched.graph.schedule import GraphSchedule
 from diptych.sched.graph.tasks import Task
+
+DENSE = parse("dense(x: f32[N, K], w: f32[K, M]) -> y:\n  y[n,m] = sum(x[n,k] * w[k,m])")
+RELU = parse("relu(x) -> y:\n  y[i,j] = max(x[i,j], 0)")
 
 
 def launches(schedule: GraphSchedule, graph: Graph) -> list[str]:
@@ -27,6 +35,19 @@ def test_default_fusion(net: Graph, training: Graph) -> None:
     found = launches(GraphSchedule(training), training)
     assert len(found) <= len(training.nodes) // 2
     assert found[0] == "dense[0]+relu[0]"
+
+
+def test_layers_of_a_deep_network_ask_for_one_composition() -> None:
+    def deep(params: list[Any], x: Any) -> Any:
+        for w in params:
+            x = build.call(RELU, build.call(DENSE, x, w))
+        return x
+
+    square = ArrayType((6, 6), f32)
+    graph = trace(deep, ([square] * 30, ArrayType((8, 6), f32)))
+    before = _composition.cache_info().misses
+    assert len(launches(GraphSchedule(graph), graph)) == 30
+    assert _composition.cache_info().misses - before <= 2
 
 
 def test_fuse_by_hand(net: Graph) -> None:
