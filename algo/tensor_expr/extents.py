@@ -126,11 +126,16 @@ class Extents:
         for name in sorted(indices & self._given):
             raise OpError(f"{name} is both an index and a size; rename one")
         taken |= indices
+        ends = _ends(op)
         for here, original in zip(uses, origins, strict=True):
             for use in here:
                 at = (use.tensor, use.dim)
                 if at not in classes or not isinstance(use.expr, Index):
                     continue
+                end = ends.get(original.get(use.expr.name, use.expr.name))
+                if end is not None and classes[at] not in symbol and end not in aliases:
+                    symbol[classes[at]] = end
+                    taken.add(end.name)
                 name = original.get(use.expr.name, use.expr.name)
                 self.index_of.setdefault(at, name)
                 if classes[at] not in symbol and name.upper() not in taken:
@@ -144,6 +149,18 @@ class Extents:
                 if implied.name not in self._given:
                     aliases[implied] = root
         self._values = {a: symbol[r] for a, r in aliases.items() if symbol[r] is not a}
+
+
+def _ends(op: Op) -> dict[str, Size]:
+    """The size at which the given range of an index ends: `i in 1:N` names what i runs over."""
+    given = [r for eq in op.equations for r in eq.ranges]
+    for eq in op.equations:
+        given += [r for e in walk(eq.rhs) if isinstance(e, Reduce) for r in e.ranges]
+    ends: dict[str, Size] = {}
+    for r in given:
+        if isinstance(r.hi, Size):
+            ends.setdefault(r.index, r.hi)
+    return ends
 
 
 def _ranks(op: Op) -> dict[str, int]:

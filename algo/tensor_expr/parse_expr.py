@@ -11,7 +11,7 @@ from .lexer import Token, fail
 from .names import CONSTANTS, Equations, suggestion
 from .operations import BY_SYMBOL, FUNCTIONS
 from .reducers import REDUCERS
-from .surface import RESERVED, compare, typed
+from .surface import RESERVED, compare, not_a_condition, typed
 
 ALIASES = {"minimum": "min", "maximum": "max"}
 _COMPARISON = 1
@@ -89,8 +89,12 @@ class ExpressionParser:
             if operation.precedence == _COMPARISON:
                 left = self.comparison(left)
             else:
-                self.next()
-                left = Call(operation.name, (left, self.expression(operation.precedence)))
+                at = self.next()
+                right = self.expression(operation.precedence)
+                wrong = not_a_condition(operation.name, left, right)
+                if wrong is not None:
+                    raise fail(wrong, at.loc)
+                left = Call(operation.name, (left, right))
         if self.sees("and", "or"):
             word = self.token.text
             raise fail(f"write {_INSTEAD[word]} instead of '{word}'", self.token.loc)

@@ -11,6 +11,7 @@ from .binding import BindingError, bind
 from .expr import Access, Call, Const, Expr, Index, Range, Size, children, indices_of, walk
 from .lexer import fail
 from .op import Equation, Op, Param
+from .operations import OPERATIONS
 
 
 @dataclass(slots=True)
@@ -256,6 +257,30 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
     if isinstance(a, Const) and not isinstance(b, Const):
         return Call(FLIPPED[op], (b, a))
     return Call(op, (a, b))
+
+
+def not_a_condition(op: str, a: Expr, b: Expr) -> str | None:
+    """What is wrong with `a & b` or `a | b` where one of them is certainly a number."""
+    if op not in ("and", "or"):
+        return None
+    number = next((e for e in (a, b) if _is_number(e)), None)
+    if number is None:
+        return None
+    from .printer import print_expr  # which needs this file
+
+    symbol = OPERATIONS[op].symbol
+    return (
+        f"{symbol} joins conditions, and {print_expr(number)} is a number; {symbol} binds tighter "
+        f"than comparisons, so write (a < b) {symbol} (c < d)"
+    )
+
+
+def _is_number(expr: Expr) -> bool:
+    if isinstance(expr, Const):
+        return not isinstance(expr.value, bool)
+    return isinstance(expr, (Index, Size)) or (
+        isinstance(expr, Call) and OPERATIONS[expr.op].symbol in ("+", "-", "/", "//", "%", "**")
+    )
 
 
 RESERVED = frozenset(("True", "False", "inf", "nan", "where", "in", "and", "or", "not"))

@@ -18,7 +18,7 @@ from ..errors import DTypeError, OpError
 from ..location import caller
 from .expr import Access, Call, Cast, Const, Expr, Index, Range, Size
 from .lexer import fail
-from .surface import compare, is_name, typed
+from .surface import compare, is_name, not_a_condition, typed
 
 
 def error(message: str) -> OpError:
@@ -231,6 +231,9 @@ def size(name: str) -> Term:
 def binary(op: str, a: Any, b: Any, update: str | None = None) -> Term:
     """`a op b`; with `update`, remembers that `a` was updated in place."""
     left, right = to_expr(a), to_expr(b)
+    wrong = not_a_condition(op, left, right)
+    if wrong is not None:
+        raise error(wrong)
     isaccess = update is not None and isinstance(left, Access)
     return Value(
         Call(op, (left, right)), Update(left, update, right) if update and isaccess else None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...algo.tensor_expr.affine import linear
+from ...algo.tensor_expr.affine import Interval, bounds, linear
 from ...algo.tensor_expr.expr import Access, Const, Expr, Index, accesses, walk
 from ...algo.tensor_expr.op import Kernel, Stage
 
@@ -43,8 +43,15 @@ class Group:
 
     @cached_property
     def extents(self) -> Mapping[str, int]:
-        """Iterations of each loop."""
-        return {r.index: max(0, _int(r.hi) - _int(r.lo)) for r in self.main.ranges}
+        """Iterations of each loop; the most there can be, where they depend on outer loops."""
+        around: dict[str, Interval] = {}
+        found = {}
+        for r in self.main.ranges:
+            first, last = bounds(r.lo, around)[0], bounds(r.hi, around)[1]
+            assert first is not None and last is not None, f"{r} is not bound"
+            around[r.index] = (first, last - 1)
+            found[r.index] = max(0, last - first)
+        return found
 
     @cached_property
     def work(self) -> int:
