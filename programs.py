@@ -61,12 +61,8 @@ class Step:
         return ready
 
     def plan(self, graph: Graph) -> Plan:
-        """The plan; kernels of one operator use the schedule that is attached to it."""
-        schedule = GraphSchedule(graph, self.schedule.primitives)
-        for task in schedule.tasks(graph).tasks:
-            own = None if task.op is None or task.schedule else attached.get(task.op)
-            if own is not None:
-                schedule = schedule.kernel(task.nodes[0], own)
+        """The plan; operators with an attached schedule are kernels of their own under it."""
+        schedule = self.schedule.attached(graph, attached.get)
         return make_plan(graph, schedule)
 
 

@@ -29,6 +29,10 @@ class Fuse(Primitive):
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return self.selectors, {}
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        return self.selectors
+
     def legal(self, tasks: Tasks) -> None:
         chosen = [select(tasks, selector, self.who) for selector in self.selectors]
         ids = [task.id for task in chosen]

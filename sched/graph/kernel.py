@@ -30,6 +30,10 @@ class Kernel(Primitive):
     def who(self) -> str:
         return f"kernel({self.selector})"
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        return (self.selector,)
+
     def legal(self, tasks: Tasks) -> None:
         task = select(tasks, self.selector, self.who)
         assert task.op is not None

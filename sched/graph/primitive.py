@@ -31,6 +31,11 @@ class Primitive(ABC):
     def apply(self, tasks: Tasks) -> Tasks:
         """The program afterwards."""
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Selectors of the nodes about whose kernels this primitive decides."""
+        return ()
+
     def rank(self, tasks: Tasks) -> int:
         """The order among primitives of one phase, where it is not that of the calls."""
         return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ...algo.errors import GraphError, UnsupportedError
 from ...algo.graph.graph import Graph
+from ...algo.tensor_expr.op import Op
 from ..loop.schedule import Schedule
 from ..loop.text import calls
 from .default import fuse_by_default
@@ -133,6 +134,23 @@ class GraphSchedule:
         if schedule is None:
             return Schedule.parse(task.op, task.schedule or "")
         return self.then(Kernel(selector, schedule(Schedule(task.op)).text))
+
+    def attached(self, graph: Graph, find: Callable[[Op], Schedule | None]) -> GraphSchedule:
+        """This schedule of `graph`, in which nodes whose operators have a loop schedule of their
+        own (`find`) are kernels of their own under it, unless a primitive names them."""
+        schedule = GraphSchedule(graph, self.primitives)
+        tasks = schedule.tasks(graph)
+        spoken_for = {
+            node
+            for primitive in self.primitives
+            for selector in primitive.kernels
+            for node in select(tasks, selector, primitive.who).nodes
+        }
+        for node, label in graph.ids.items():
+            found = None if label in spoken_for else find(node.op)
+            if found is not None:
+                schedule = schedule.fuse(label).kernel(label, found)
+        return schedule
 
     def _graph(self, who: str) -> Graph:
         graphs = [self.program] if isinstance(self.program, Graph) else self.program.traced

@@ -13,10 +13,12 @@ from diptych.algo.graph import build
 from diptych.algo.graph.graph import ArrayType, Graph
 from diptych.algo.graph.program import Program
 from diptych.algo.graph.trace import trace
+from diptych.algo.tensor_expr.op import Op
 from diptych.algo.tensor_expr.parse import parse
 from diptych.sched.graph.fuse import _composition
 from diptych.sched.graph.schedule import GraphSchedule
 from diptych.sched.graph.tasks import Task
+from diptych.sched.loop.schedule import Schedule
 
 DENSE = parse("dense(x: f32[N, K], w: f32[K, M]) -> y:\n  y[n,m] = sum(x[n,k] * w[k,m])")
 RELU = parse("relu(x) -> y:\n  y[i,j] = max(x[i,j], 0)")
@@ -48,6 +50,21 @@ def test_layers_of_a_deep_network_ask_for_one_composition() -> None:
     before = _composition.cache_info().misses
     assert len(launches(GraphSchedule(graph), graph)) == 30
     assert _composition.cache_info().misses - before <= 2
+
+
+def test_operators_with_a_schedule_of_their_own_keep_it(net: Graph) -> None:
+    own = Schedule(DENSE).split("y.k", 2)
+
+    def find(op: Op) -> Schedule | None:
+        return own if op == DENSE else None
+
+    plain = GraphSchedule(net)
+    tasks = by_id(plain.attached(net, find), net)
+    assert list(tasks) == ["dense[0]", "relu[0]", "dense[1]", "softmax[0]"]
+    assert [task.schedule for task in tasks.values()] == [own.text, None, own.text, None]
+    spoken = plain.fuse("dense[0]", "relu[0]").kernel("dense[1]", "")
+    assert spoken.attached(net, find) == spoken
+    assert plain.attached(net, lambda op: None) == plain
 
 
 def test_fuse_by_hand(net: Graph) -> None:
