@@ -22,7 +22,7 @@ import numpy as np
 from ..algo.errors import Error
 from . import jit
 from .pool_code import FIELDS, OFFSETS, PAGE, pool_llvm
-from .thread_count import default_threads
+from .thread_count import available, default_threads
 
 SPINS = 2000  # pauses before a thread goes to sleep: some tens of microseconds
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
@@ -71,7 +71,6 @@ class Pool:
             address = self._memory.ctypes.data
             if not self._workers:
                 code.setup(address)
-                self._field("spins", np.int64)[0] = SPINS
             for index in range(len(self._workers), self.threads - 1):
                 worker = threading.Thread(
                     target=_live,
@@ -81,6 +80,9 @@ class Pool:
                 )
                 self._workers.append(worker)
                 worker.start()
+            running = sum(len(pool._workers) + 1 for pool in list(_pools) if pool._workers)
+            # Where threads outnumber processors, one that spins keeps another from its work.
+            self._field("spins", np.int64)[0] = SPINS if running <= available() else SPINS // 20
             self._field("limit", np.int32)[0] = self.threads - 1
             self._ready = self.threads - 1
 

@@ -14,7 +14,7 @@ class EnvironmentValueError(Error, ValueError):
 
 
 def default_threads() -> int:
-    """DIPTYCH_NUM_THREADS, else OMP_NUM_THREADS, else what affinity and cgroup quota allow."""
+    """DIPTYCH_NUM_THREADS, else OMP_NUM_THREADS, else what is available."""
     for name in ("DIPTYCH_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
         if not text:
@@ -25,9 +25,14 @@ def default_threads() -> int:
             raise EnvironmentValueError(
                 f"DIPTYCH_NUM_THREADS is {text!r}; expected a number of threads, at least 1"
             )
+    return available()
+
+
+def available() -> int:
+    """The number of threads that affinity and cgroup quota let run at once."""
     affinity = getattr(os, "sched_getaffinity", None)
-    available = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return max(1, math.ceil(min(available, cgroup_quota(Path("/sys/fs/cgroup")))))
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return max(1, math.ceil(min(count, cgroup_quota(Path("/sys/fs/cgroup")))))
 
 
 def cgroup_quota(root: Path) -> float:
