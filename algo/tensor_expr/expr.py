@@ -127,9 +127,8 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
         case Reduce(reducer, indices, _, ranges, where, dtype):
             n = 1 + len(ranges)
             new_ranges: tuple[Range, ...] = parts[1:n]  # type: ignore[assignment]
-            return Reduce(
-                reducer, indices, parts[0], new_ranges, parts[n] if where is not None else None, dtype
-            )
+            new_where = None if where is None else parts[n]
+            return Reduce(reducer, indices, parts[0], new_ranges, new_where, dtype)
     raise TypeError(f"not an expression with children: {expr!r}")
 
 

@@ -102,9 +102,9 @@ TEXT = [
         "size V is the extent of no input dimension; annotate an input with it",
     ),
     (
-        "y[i] = x[i] where i in 0:Q",
+        "y[i] = x[i+1] where i in 0:Q",
         "size Q is the extent of no input dimension; annotate an input with it\n"
-        "    in y[i] = x[i] where i in 0:Q (<text>:1)",
+        "    in y[i] = x[i+1] where i in 0:Q (<text>:1)",
     ),
     (
         "f(x: f32[Y], g, w) -> d:\n d: [Y]\n d[2*h+3*r] += g[h] * w[r]",
