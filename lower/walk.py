@@ -219,8 +219,10 @@ def _children(block: raw.AstNode) -> list[raw.AstNode]:
 
 
 def _branches(node: raw.AstNode) -> list[raw.AstNode]:
-    """The nodes that stand in an `if` or a block."""
+    """The nodes that stand in an `if`, a block, or the single iteration of a `for`."""
     kind: Any = node.get_type()
+    if kind == _NODE.for_ and node.for_is_degenerate():
+        return [node.for_get_body()]
     if kind == _NODE.block:
         return _children(node)
     if kind == _NODE.if_:
@@ -232,8 +234,8 @@ def _branches(node: raw.AstNode) -> list[raw.AstNode]:
 def _bare_for(node: raw.AstNode) -> bool:
     """Is there a `for` without a mark of its own? It belongs to the mark above."""
     kind: Any = node.get_type()
-    if kind == _NODE.for_:
-        return not node.for_is_degenerate()
+    if kind == _NODE.for_ and not node.for_is_degenerate():
+        return True
     return any(map(_bare_for, _branches(node)))
 
 

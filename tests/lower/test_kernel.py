@@ -565,7 +565,8 @@ def test_parallel_loop_inside_lanes(make):
     assert {s.kind for s in walk(function.body) if isinstance(s, For)} == {"vector", "serial"}
 
 
-def test_a_loop_that_runs_once_at_a_varying_place_keeps_its_buffer(make):
+@pytest.mark.parametrize("level", ["hi", "kk"])
+def test_a_loop_that_runs_once_at_a_varying_place_keeps_its_buffer(make, level):
     n, h, k = 18, 6, 3  # h % 5 is determined by i, and t lives in its loop, among four statements
     dims, same = {"i": (0, n), "h": (0, h), "k": (0, k)}, ["3*h + k == i"]
     nest = make.nest(
@@ -577,8 +578,8 @@ def test_a_loop_that_runs_once_at_a_varying_place_keeps_its_buffer(make):
             make.stmt("store", dims, "x[i]", "t[i]", where=same),
         ],
         make.loop("i", "i", make.loop("ho", "h // 5", make.loop("hi", "h % 5",
-                  "start", make.loop("ki", "k % 4", "update"), "store"))),
-        [("t", "t", "stack", "hi", None)],
+                  make.loop("kk", "k", "start", make.loop("ki", "k % 4", "update"), "store")))),
+        [("t", "t", "stack", level, None)],
     )  # fmt: skip
     g, w = make.whole(make.rng, (h,)), make.whole(make.rng, (k,))
     expected = np.array([g[i // 3] * w[i % 3] for i in range(n)])
