@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..algo.dtypes import DType, from_numpy
-from ..algo.errors import DTypeError, ShapeError
+from ..algo.errors import DTypeError, ScheduleError, ShapeError
 from ..algo.graph.graph import ArrayType, Literal
 from ..algo.tensor_expr.op import Op
 from ..lower.plan import (
@@ -45,9 +46,22 @@ Compile = Callable[[Op, Types, str | None], Kernel]
 
 def compile_kernel(op: Op, types: Types, schedule: str | None) -> Kernel:
     """The machine code of an operator under the text of a loop schedule. Its calls check nothing
-    that the plan has settled, only indices that come from data."""
-    given = None if schedule is None else Schedule.parse(op, schedule)
-    native = compile_op(op, types, given).dense
+    that the plan has settled, only indices that come from data.
+
+    A schedule that does not fit these sizes gives way to the default one, with a warning.
+    """
+    try:
+        given = None if schedule is None else Schedule.parse(op, schedule)
+        native = compile_op(op, types, given).dense
+    except ScheduleError as error:
+        if schedule is None:
+            raise
+        warnings.warn(
+            f"{op.name}: its schedule does not fit these sizes, so the default runs: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        native = compile_op(op, types).dense
 
     def run(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
         status = native.run(arrays, outs)

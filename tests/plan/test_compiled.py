@@ -9,10 +9,12 @@ from typing import Any
 import diptych
 import numpy as np
 import pytest
+from diptych.algo.dtypes import f32
 from diptych.algo.errors import ShapeError
 from diptych.algo.graph.graph import Graph
 from diptych.algo.graph.interpret import interpret
-from diptych.codegen.executor import Executor
+from diptych.algo.tensor_expr.parse import parse
+from diptych.codegen.executor import Executor, compile_kernel
 from diptych.lower.program import plan
 from diptych.sched.graph.schedule import GraphSchedule
 
@@ -82,6 +84,19 @@ def test_a_kernel_under_a_loop_schedule(
     assert "= dense[0]+relu[0] (scheduled)(" in str(execution)
     for got, want in zip(Executor(execution)(*arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-6)
+
+
+def test_a_schedule_that_does_not_fit_gives_way_with_a_warning() -> None:
+    op = parse("double(x: f32[N]) -> y:\n  y[i] = x[i] * 2")
+    with pytest.warns(RuntimeWarning) as warned:
+        run = compile_kernel(op, [(f32, (4,))], '.split("k", 2)')
+    assert str(warned[0].message) == (
+        "double: its schedule does not fit these sizes, so the default runs: split(k, 2): there is "
+        "no loop k (loops: y.i)"
+    )
+    out = np.zeros(4, np.float32)
+    run([np.arange(4, dtype=np.float32)], [out])
+    np.testing.assert_array_equal(out, [0, 2, 4, 6])
 
 
 def test_the_executor_needs_no_planner() -> None:
