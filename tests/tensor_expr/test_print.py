@@ -22,7 +22,7 @@ from diptych.algo.tensor_expr.op import Equation, Op, Param
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.algo.tensor_expr.parse import parse
 from diptych.algo.tensor_expr.printer import print_equation, print_expr, print_op
-from diptych.algo.tensor_expr.surface import compare, default_params, default_returns
+from diptych.algo.tensor_expr.surface import compare, default_params, default_returns, not_a_condition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +93,8 @@ def expressions(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> Expr:
     args = tuple(draw(expressions(scope, depth - 1)) for _ in range(op.arity))
     if op.name in ("lt", "le", "gt", "ge", "eq", "ne"):
         return compare(op.name, *args)
+    if op.arity == 2 and not_a_condition(op.name, *args):  # text refuses `1 & x`
+        return Call("add", args)
     return Call(op.name, args)
 
 
