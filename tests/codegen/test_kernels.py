@@ -89,6 +89,10 @@ OPERATORS = {
     ),
     "embedding": (EMBEDDING, [floats(10, 7), np.array([3, 0, 9, 9, 1])]),
     "several": (parse("s[i] = sum(x[i,j])\nm[i] = max(x[i,j])", name="several"), [floats(4, 30)]),
+    "unread": (
+        parse("unread(A: f32[N], B: f32[N], S: f32[N]) -> C:\n    C[i] = A[i] - S[i]"),
+        [floats(9), floats(9), floats(9)],
+    ),
     "scalar": (parse("y[i] = x[i] * a", name="scale"), [floats(5), np.float64(2.5).astype("f4")]),
 }  # fmt: skip
 
