@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -77,16 +77,22 @@ class Runner:
         self._kernels: dict[Any, Compiled] = {}
         self.last: Compiled | None = None
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Results as arrays (a tuple if the operator returns several); `out` takes them."""
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Results as arrays (a tuple if the operator returns several); `out` takes them.
+
+        Inputs are given in order, or by name.
+        """
+        if named:
+            arrays = _in_order(self.op, arrays, named)
+        # The class is in the key: only what is an array has the layout that kernels rely on.
         try:
-            key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
+            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
             kernel = self._kernels[key]
         except (KeyError, AttributeError):
             if build.is_traced(arrays):
                 return build.call(self.op, *arrays)
             arrays = tuple(arguments(self.op, arrays))
-            key = tuple([(a.shape, a.strides, a.dtype) for a in arrays])
+            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
             kernel = self._kernels.get(key) or self._compile(key, arrays)
         self.last = kernel
         return kernel(*arrays, out=out)
@@ -120,16 +126,19 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
         raise ShapeError(
             f"{operator.name} takes {len(operator.params)} arrays ({names}), {len(arrays)} given"
         )
-    given = [from_numpy(a.dtype) for a in arrays if isinstance(a, (np.ndarray, np.generic))]
+    weak = [isinstance(a, (bool, int, float)) and not isinstance(a, np.generic) for a in arrays]
+    strong = [None if w else np.asarray(a) for w, a in zip(weak, arrays, strict=True)]
+    types = [
+        None if a is None else _element_type(operator, param.name, a)
+        for param, a in zip(operator.params, strong, strict=True)
+    ]
     out: list[Array] = []
-    for param, array in zip(operator.params, arrays, strict=True):
+    for param, value, array, found in zip(operator.params, arrays, strong, types, strict=True):
         wanted = param.type.dtype
-        if not isinstance(array, np.ndarray):
-            if isinstance(array, (bool, int, float)) and not isinstance(array, np.generic):
-                out.append(np.asarray(array, (wanted or _weak(array, given)).numpy))
-                continue
-            array = np.asarray(array)
-        found = from_numpy(array.dtype)
+        if array is None:
+            dtype = wanted or _weak(value, [t for t in types if t is not None])
+            out.append(np.asarray(value, dtype.numpy))
+            continue
         if wanted is not None and found is not wanted:
             raise DTypeError(
                 f"{operator.name}: {param.name} is declared {wanted}, an array of {found} came; "
@@ -139,6 +148,32 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     return out
 
 
+def _element_type(operator: Op, param: str, array: Array) -> DType:
+    try:
+        return from_numpy(array.dtype)
+    except DTypeError as error:
+        raise DTypeError(
+            f"{operator.name}: {param}: {error}; give an array of numbers in the machine's byte "
+            "order"
+        ) from None
+
+
+def _in_order(operator: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Arguments in the order of the parameters, some of them given by name."""
+    names = [p.name for p in operator.params]
+    listed = ", ".join(names)
+    for name in named:
+        if name not in names:
+            raise ShapeError(f"{operator.name} has no input {name}; its inputs are {listed}")
+        if name in names[: len(arrays)]:
+            raise ShapeError(f"{operator.name}: {name} is given by position and by name")
+    rest = names[len(arrays) :]
+    missing = [name for name in rest if name not in named]
+    if missing:
+        raise ShapeError(f"{operator.name} takes {listed}; {', '.join(missing)} is missing")
+    return (*arrays, *(named[name] for name in rest))
+
+
 def _weak(value: bool | int | float, given: Sequence[DType]) -> DType:
     """The type of a Python scalar among arrays: theirs, as far as it can hold it (NEP 50)."""
     if not given or isinstance(value, bool):
@@ -146,13 +181,13 @@ def _weak(value: bool | int | float, given: Sequence[DType]) -> DType:
     return promote_weak(reduce(promote, given), value)
 
 
-def call(self: Op, *arrays: Any, out: Any = None) -> Any:
+def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:
     """`op(...)`: under the attached schedule, else the default one."""
     changes, runner = self._memo.get("runner", (-1, None))
     if changes != attached.changes:
         runner = Runner(self, attached.get(self))
         self._memo["runner"] = (attached.changes, runner)
-    return runner(*arrays, out=out)
+    return runner(*arrays, out=out, **named)
 
 
 def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:

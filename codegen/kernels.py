@@ -69,7 +69,7 @@ class Compiled:
         if out is not None:
             return self._into(arrays, out)
         try:
-            kernel = self._known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])]
+            kernel = self._known[tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])]
         except (KeyError, AttributeError):
             kernel = self._admit(arrays)
         outs = [np.empty(shape, dtype) for shape, dtype in self._results]
@@ -80,10 +80,17 @@ class Compiled:
 
     def _into(self, arrays: Sequence[Array], out: Any) -> Any:
         outs = out if isinstance(out, tuple) else (out,)
-        key = tuple([(a.shape, a.strides, a.dtype) for a in (*arrays, *outs)])
+        try:
+            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in (*arrays, *outs)])
+        except AttributeError:
+            key = None
         kernel = self._known.get(key)
-        apart = not any(np.may_share_memory(a, o) for o in outs for a in arrays)
-        if kernel is None or not apart or len(outs) > 1 or not out.flags.writeable:
+        if (
+            kernel is None
+            or any(np.may_share_memory(a, o) for o in outs for a in arrays)
+            or len(outs) > 1
+            or not out.flags.writeable
+        ):
             kernel = self._admit_into(arrays, outs, key)
         status = kernel.run(arrays, outs)
         if status:
@@ -97,7 +104,7 @@ class Compiled:
         self._check_inputs(arrays)
         form = Form(self._unusual([a.strides for a in arrays], [None] * len(self.op.returns)))
         kernel = self._kernel(form)
-        self._known[tuple([(a.shape, a.strides, a.dtype) for a in arrays])] = kernel
+        self._known[tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])] = kernel
         return kernel
 
     def _admit_into(self, arrays: Sequence[Array], outs: Sequence[Array], key: Any) -> NativeKernel:
@@ -107,7 +114,7 @@ class Compiled:
         separate = self._check_overlap(arrays, outs)
         strides = self._unusual([a.strides for a in arrays], [o.strides for o in outs])
         kernel = self._kernel(Form(strides, True, separate))
-        if separate:
+        if separate and key is not None:
             self._known[key] = kernel
         return kernel
 
@@ -172,7 +179,9 @@ class Compiled:
         ):
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
                 came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
-                raise DTypeError(f"{op.name}: out= for {name} must be of {dtype}, {came} came")
+                raise DTypeError(
+                    f"{op.name}: out= for {name} must be an array of {dtype}, {came} came"
+                )
             if array.shape != shape:
                 raise ShapeError(
                     f"{op.name}: out= for {name} must have shape {shape}, {array.shape} came"

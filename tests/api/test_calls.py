@@ -189,3 +189,37 @@ def test_shared_memory_is_refused_on_the_host() -> None:
         "C: B.shared is in shared memory, so this schedule is for a GPU and the call is for the "
         'CPU; use schedule.on("cuda:0")(...), or schedule.on("simt")(...) to emulate it'
     )
+
+
+def test_only_arrays_take_the_quick_path() -> None:
+    """NumPy scalars and look-alikes have shapes and strides too, but no array's layout."""
+    op = dt.op("y[i] = x[i] * s")
+    x = np.ones(3, np.float32)
+    for s in (2.0, np.float32(2), np.array(2.0, np.float32), np.float32(2), x.sum() - 1):
+        np.testing.assert_array_equal(op(x, s), [2, 2, 2])
+
+    class LookAlike:
+        shape, strides, dtype = (3,), (4,), np.dtype(np.float32)
+
+    with pytest.raises(dt.DTypeError) as refused:
+        op(LookAlike(), 2.0)
+    assert str(refused.value).startswith("y: x: arrays of object are not supported; expected one")
+    with pytest.raises(dt.DTypeError) as out:
+        op(x, 2.0, out=[1])
+    assert str(out.value) == "y: out= for y must be an array of float32, [1] came"
+
+
+def test_inputs_by_name() -> None:
+    op = dt.op("y[i] = x[i] - z[i]")
+    x, z = np.arange(3.0), np.ones(3)
+    np.testing.assert_array_equal(op(z=z, x=x), x - z)
+    np.testing.assert_array_equal(op(x, z=z), x - z)
+    for args, named, message in (
+        ((), {"q": x}, "y has no input q; its inputs are x, z"),
+        ((x, z), {"z": z}, "y: z is given by position and by name"),
+        ((x,), {}, "y takes 2 arrays (x, z), 1 given"),
+        ((), {"x": x}, "y takes x, z; z is missing"),
+    ):
+        with pytest.raises(dt.ShapeError) as refused:
+            op(*args, **named)
+        assert str(refused.value) == message
