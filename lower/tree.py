@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..algo import isl
+from ..algo.errors import InternalError
 from ..algo.isl import raw
 from ..algo.tensor_expr.affine import from_isl, to_isl
 from ..algo.tensor_expr.expr import Expr, Index, substitute
@@ -31,6 +32,12 @@ def schedule(nest: Nest, known: Mapping[str, Mapping[Expr, Expr]] | None = None)
 
     `known` gives other words for dims of statements, to be used in the values of loops.
     """
+    covered = list(leaves(nest.tree))
+    if sorted(covered) != sorted(nest.stmts):
+        raise InternalError(
+            f"the loop tree has the statements {', '.join(covered)}; expected each of "
+            f"{', '.join(nest.stmts)} once"
+        )
     domain = isl.parse_union_set("{ " + "; ".join(map(domain_text, nest.stmts.values())) + " }")
     root = raw.Schedule.from_domain(domain).get_root()
     return _plant(root.child(0), nest.tree, nest, known or {}).get_schedule()

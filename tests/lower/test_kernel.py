@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from diptych.algo.errors import UnsupportedError
+from diptych.algo.errors import InternalError, UnsupportedError
 from diptych.algo.tensor_expr.expr import Const, Index
 from diptych.lower.ir import Alloc, Block, For, If, Update, walk
 from diptych.lower.ir_parse import parse_expr
@@ -524,6 +524,17 @@ def test_nests_that_stay_incomplete_are_refused(make, monkeypatch):
         "mm: isl generates loops that miss instances of this nest; split or reorder fewer loops "
         "over indices that others determine"
     )
+
+
+def test_a_tree_that_repeats_a_statement_is_refused(make):
+    nest = make.nest(
+        {"y": ("output", "f4", (4,))},
+        [make.stmt("y", {"i": (0, 4)}, "y[i]", "0.0:f32")],
+        make.loop("one", "0", make.loop("i", "i", "y"), make.loop("j", "i", "y")),
+    )
+    with pytest.raises(InternalError) as caught:
+        lower(nest, "twice")
+    assert str(caught.value) == ("the loop tree has the statements y, y; expected each of y once")
 
 
 def test_layouts_that_cannot_be_are_refused(make):
