@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
@@ -24,15 +26,35 @@ from .values import (
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
+Steps = Generator[Expr, Value, Value]
+"""A computation that yields the expressions whose values it needs, one at a time."""
+
+
 def value(f: Frame, expr: Expr) -> Value:
-    """The value of an expression; equal subexpressions of a statement are computed once."""
-    found = f.memo.get(expr)
-    if found is None:
-        found = f.memo[expr] = _value(f, expr)
-    return found
+    """The value of an expression; equal subexpressions of a statement are computed once.
+
+    Walked with a stack, not by recursion: a generated sum may have thousands of terms.
+    """
+    answer = f.memo.get(expr)
+    if answer is not None:
+        return answer
+    begun: list[tuple[Expr, Steps]] = [(expr, _value(f, expr))]
+    while begun:
+        item, steps = begun[-1]
+        try:
+            needed = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as end:
+            begun.pop()
+            answer = f.memo[item] = end.value
+            continue
+        answer = f.memo.get(needed)
+        if answer is None:
+            begun.append((needed, _value(f, needed)))
+    assert answer is not None
+    return answer
 
 
-def _value(f: Frame, expr: Expr) -> Value:
+def _value(f: Frame, expr: Expr) -> Steps:
     match expr:
         case Const(number, dtype):
             return _const(number, dtype or i64)
@@ -41,14 +63,22 @@ def _value(f: Frame, expr: Expr) -> Value:
                 raise InternalError(f"loop IR reads {name}, which no loop or let binds")
             return f.vars[name]
         case Access(buffer, indices):
-            return emit_memory.load(f, buffer, tuple(value(f, i) for i in indices))
+            places = yield from _each(indices)
+            return emit_memory.load(f, buffer, tuple(places))
         case Cast(dtype, arg):
-            return convert(f, value(f, arg), dtype)
+            return convert(f, (yield arg), dtype)
         case Call("where", (cond, then, orelse)):
-            return _where(f, cond, then, orelse)
+            return (yield from _where(f, cond, then, orelse))
         case Call(op, args):
-            return _call(f, op, [value(f, arg) for arg in args])
+            return _call(f, op, (yield from _each(args)))
     raise InternalError(f"not an expression of loop IR: {expr!r}")
+
+
+def _each(exprs: Iterable[Expr]) -> Generator[Expr, Value, list[Value]]:
+    values = []
+    for expr in exprs:
+        values.append((yield expr))
+    return values
 
 
 def _const(number: bool | int | float, dtype: DType) -> Value:
@@ -133,27 +163,27 @@ def _to_integer(f: Frame, llvm: ir.Value, dtype: DType) -> ir.Value:
     return f.ib.call(f.unit.intrinsic(name, target, [llvm.type]), [llvm])
 
 
-def _where(f: Frame, cond: Expr, then: Expr, orelse: Expr) -> Value:
+def _where(f: Frame, cond: Expr, then: Expr, orelse: Expr) -> Steps:
     """Guards the branch not taken: memory is read only in lanes whose condition asks for it."""
-    c = value(f, cond)
+    c = yield cond
     if c.varies:
         lanes = c.llvm
         yes = Mask(f.narrow(lanes), False)
         no = Mask(f.narrow(f.ib.xor(lanes, constant(I1, 1, f.lanes))), False)
         with f.masked(yes), f.fresh_memo(inherit=True):
-            a = value(f, then)
+            a = yield then
         with f.masked(no), f.fresh_memo(inherit=True):
-            b = value(f, orelse)
+            b = yield orelse
         return Value(a.dtype, f.ib.select(lanes, f.vector(a), f.vector(b)), data=_data(c, a, b))
     if _reads(then) or _reads(orelse):
-        return _branch(f, c, then, orelse)
-    a, b = value(f, then), value(f, orelse)
+        return (yield from _branch(f, c, then, orelse))
+    a, b = (yield then), (yield orelse)
     varies = a.varies or b.varies
     x, y = (f.vector(v) if varies else f.scalar(v) for v in (a, b))
     return Value(a.dtype, f.ib.select(f.scalar(c), x, y), data=_data(c, a, b))
 
 
-def _branch(f: Frame, c: Value, then: Expr, orelse: Expr) -> Value:
+def _branch(f: Frame, c: Value, then: Expr, orelse: Expr) -> Steps:
     ib = f.ib
     yes, no, after = (f.block(name) for name in ("where.then", "where.else", "where.end"))
     ib.cbranch(f.scalar(c), yes, no)
@@ -161,7 +191,7 @@ def _branch(f: Frame, c: Value, then: Expr, orelse: Expr) -> Value:
     for block, expr in ((yes, then), (no, orelse)):
         ib.position_at_end(block)
         with f.fresh_memo(inherit=True):
-            v = value(f, expr)
+            v = yield expr
             llvm = f.vector(v)
         ends.append((v, llvm, ib.block))
         ib.branch(after)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from typing import Any
 
 from ..algo.dtypes import BY_NAME, DType
 from ..algo.errors import ParseError
@@ -28,6 +30,9 @@ _TOKEN = re.compile(
     r"\s*(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)|([^\W\d]\w*(?:\.\w+)*)"
     r"|(\.\.|//|\*\*|<=|>=|==|!=|[-+*/%<>&|~()\[\],:=]))"
 )
+Steps = Generator[Any, Any, Any]
+"""A part of a parser, which yields the parts that it needs, for their results."""
+
 _WORDS = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 
 
@@ -223,40 +228,63 @@ class _Line:
         align = self.integer() if self.take("align") else 1
         return Buffer(name, dtype, shape, strides, scope, align)
 
-    def expr(self, least: int = 0) -> Expr:
+    def expr(self) -> Expr:
+        """An expression, read with a stack of its own: sums may nest thousands deep."""
+        begun = [self._expr(0)]
+        answer: Any = None
+        while begun:
+            try:
+                begun.append(begun[-1].send(answer))
+                answer = None
+            except StopIteration as end:
+                begun.pop()
+                answer = end.value
+        read: Expr = answer
+        return read
+
+    def _expr(self, least: int) -> Steps:
         """An expression of operators that bind at least as tightly as `least`."""
-        left = self._operand()
+        left = yield self._operand()
         while True:
             rule = BY_SYMBOL.get((self.peek(), 2))
             if rule is None or rule.precedence < least:
                 return left
             self.at += 1
-            left = Call(rule.name, (left, self.expr(rule.precedence + 1)))
+            left = Call(rule.name, (left, (yield self._expr(rule.precedence + 1))))
 
-    def _operand(self) -> Expr:
+    def _operand(self) -> Steps:
         if self.take("("):
-            inner = self.expr()
+            inner = yield self._expr(0)
             self.expect(")")
             return inner
         if self.take("-"):
             if re.match(r"\d|inf$|nan$", self.peek()):
                 return self._const(-1)
-            return Call("neg", (self.expr(OPERATIONS["neg"].precedence),))
+            return Call("neg", ((yield self._expr(OPERATIONS["neg"].precedence)),))
         if self.take("~"):
-            return Call("not", (self.expr(OPERATIONS["not"].precedence),))
+            return Call("not", ((yield self._expr(OPERATIONS["not"].precedence)),))
         if re.match(r"\d|(inf|nan|true|false)$", self.peek()):
             return self._const(1)
         name = self.name()
         if self.take("["):
-            return Access(name, self._list("]"))
+            return Access(name, (yield self._list("]")))
         if not self.take("("):
             return Index(name)
-        args = self._list(")")
+        args = yield self._list(")")
         if name in BY_NAME and len(args) == 1:
             return Cast(BY_NAME[name], args[0])
         if name not in OPERATIONS or len(args) != OPERATIONS[name].arity:
             raise self.error(f"a type or an operation of {len(args)} arguments (not {name})")
         return Call(name, args)
+
+    def _list(self, close: str) -> Steps:
+        items: list[Expr] = []
+        while not self.take(close):
+            items.append((yield self._expr(0)))
+            if not self.take(","):
+                self.expect(close)
+                break
+        return tuple(items)
 
     def _const(self, sign: int) -> Const:
         text = self.next()
@@ -268,12 +296,3 @@ class _Line:
         typed = self.peek() == ":" and self.at + 1 < len(self.tokens)
         self.at += typed
         return Const(value, self.dtype() if typed else None)
-
-    def _list(self, close: str) -> tuple[Expr, ...]:
-        items: list[Expr] = []
-        while not self.take(close):
-            items.append(self.expr())
-            if not self.take(","):
-                self.expect(close)
-                break
-        return tuple(items)

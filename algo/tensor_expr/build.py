@@ -5,7 +5,7 @@ Only integers (index arithmetic) fold here; nothing is assumed of floats.
 
 from __future__ import annotations
 
-from .expr import Call, Const, Expr
+from .expr import Call, Const, Expr, Index, Size
 
 
 def const(value: bool | int | float) -> Const:
@@ -91,21 +91,30 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
 
 def conjuncts(cond: Expr | None) -> list[Expr]:
     """The conditions of a conjunction."""
-    if cond is None:
-        return []
-    if isinstance(cond, Call) and cond.op == "and":
-        return conjuncts(cond.args[0]) + conjuncts(cond.args[1])
-    return [cond]
+    found: list[Expr] = []
+    stack = [] if cond is None else [cond]
+    while stack:
+        match stack.pop():
+            case Call("and", (left, right)):
+                stack += (right, left)
+            case other:
+                found.append(other)
+    return found
+
+
+_INTEGER = frozenset(("add", "sub", "mul", "floordiv", "mod", "neg", "min", "max"))
 
 
 def _is_index(expr: Expr) -> bool:
     """Is this certainly an integer index expression, so that x + 0 and x * 1 are x?"""
-    from .expr import Index, Size
-
-    if isinstance(expr, (Index, Size)) or _int(expr) is not None:
-        return True
-    return (
-        isinstance(expr, Call)
-        and expr.op in ("add", "sub", "mul", "floordiv", "mod", "neg", "min", "max")
-        and all(_is_index(arg) for arg in expr.args)
-    )
+    stack = [expr]
+    while stack:
+        match stack.pop():
+            case Index() | Size():
+                pass
+            case Call(op, args) if op in _INTEGER:
+                stack += args
+            case item:
+                if _int(item) is None:
+                    return False
+    return True

@@ -14,7 +14,11 @@ from .reducers import REDUCERS
 from .surface import RESERVED, compare, not_a_condition, typed
 
 ALIASES = {"minimum": "min", "maximum": "max"}
+DEEPEST = 150
+"""Parts within parts: what Python's stack holds wherever the parser is called from."""
+
 _COMPARISON = 1
+_TIGHTEST = 100
 _INSTEAD = {"and": "&", "or": "|", "not": "~"}
 
 
@@ -38,6 +42,7 @@ class ExpressionParser:
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
         self.at = 0
+        self.depth = 0
         self.names = Equations()
 
     # -- tokens
@@ -81,6 +86,13 @@ class ExpressionParser:
     # -- expressions
 
     def expression(self, lowest: int = 0) -> Expr:
+        """An expression whose operators all bind tighter than `lowest`."""
+        if self.depth == DEEPEST:
+            raise fail(
+                "expressions are nested too deeply here; give a part an equation of its own",
+                self.token.loc,
+            )
+        self.depth += 1
         left = self.unary()
         while self.token.kind == "op":
             operation = BY_SYMBOL.get((self.token.text, 2))
@@ -98,6 +110,7 @@ class ExpressionParser:
         if self.sees("and", "or"):
             word = self.token.text
             raise fail(f"write {_INSTEAD[word]} instead of '{word}'", self.token.loc)
+        self.depth -= 1
         return left
 
     def comparison(self, left: Expr) -> Expr:
@@ -117,18 +130,18 @@ class ExpressionParser:
             return self.power()
         sign = self.next()
         if sign.text == "+":
-            return self.unary()
+            return self.expression(_TIGHTEST)
         if sign.text == "-" and self.peek().text != "**":
             number = self.number()
             if number is not None:
                 return Const(-number)
         operation = BY_SYMBOL[sign.text, 1]
-        return Call(operation.name, (self.unary(),))
+        return Call(operation.name, (self.expression(_TIGHTEST),))
 
     def power(self) -> Expr:
         base = self.atom()
         if self.accept("**"):
-            return Call("pow", (base, self.unary()))
+            return Call("pow", (base, self.expression(_TIGHTEST)))
         return base
 
     def number(self) -> int | float | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from ..dtypes import DType
 from ..errors import InternalError
 from ..node import node
 from .expr import Access, Call, Cast, Const, Expr, Reduce, transform
@@ -89,21 +90,29 @@ def _wilds(pattern: Expr) -> set[str]:
 
 def is_float(expr: Expr, known: Floats) -> bool:
     """Has `expr` surely a float type, given that the tensors `known` have?"""
-    match expr:
-        case Access(tensor, _):
-            return tensor in known
-        case Const(value, dtype):
-            return isinstance(value, float) if dtype is None else dtype.is_float
-        case Cast(dtype, _):
-            return dtype.is_float
-        case Reduce(_, _, body, _, _, dtype):
-            return is_float(body, known) if dtype is None else dtype.is_float
-        case Call(op, args):
-            result = OPERATIONS[op].result
-            promoted = args[1:] if result == "arg1" else args
-            return result == "float" or (
-                result != "bool" and any(is_float(arg, known) for arg in promoted)
-            )
+    left, seen = [expr], {expr}
+    while left:
+        promoted: tuple[Expr, ...] = ()
+        match left.pop():
+            case Access(tensor, _):
+                sure = tensor in known
+            case Const(value, dtype):
+                sure = isinstance(value, float) if dtype is None else dtype.is_float
+            case Cast(dtype, _) | Reduce(_, _, _, _, _, DType() as dtype):
+                sure = dtype.is_float
+            case Reduce(_, _, body):
+                sure, promoted = False, (body,)
+            case Call(op, args):
+                result = OPERATIONS[op].result
+                sure = result == "float"
+                if result != "bool":
+                    promoted = args[1:] if result == "arg1" else args
+            case _:
+                sure = False
+        if sure:
+            return True
+        left += [part for part in reversed(promoted) if part not in seen]
+        seen.update(promoted)
     return False
 
 

@@ -277,6 +277,19 @@ def test_what_returns_asks_for_must_be_defined() -> None:
     assert str(caught.value) == "<text>:1: a tensor is returned twice\n    y[i] = x[i]\n    ^"
 
 
+def test_expressions_nested_too_deeply() -> None:
+    for opening, closing in (("(", ")"), ("exp(", ")"), ("-", ""), ("2**", ""), ("1+(", ")")):
+        assert parse(f"y[i] = {opening * 70}x[i]{closing * 70}").equations
+        text = f"y[i] = {opening * 1000}x[i]{closing * 1000}"
+        with pytest.raises(ParseError) as caught:
+            parse(text)
+        message, line, _ = str(caught.value).split("\n")
+        assert message == (
+            "<text>:1: expressions are nested too deeply here; give a part an equation of its own"
+        )
+        assert line.strip() == text
+
+
 WORDS = (
     *["x", "y", "i", "j", "k", "N", "sum", "max", "exp", "where", "in", "over", "dtype", "f32", "size", "index", "not", "1", "0.5", "inf", "-1"],
     *["+", "-", "*", "**", "/", "//", "%", "<", "<=", "==", "&", "|", "~", "=", "+=", "max=", "(", ")", "[", "]", ",", ":", "->", ";", "\n", "#", "."],
