@@ -5,8 +5,8 @@
     autotune FILE.py:PROGRAM --inputs FILE.py:FUNCTION --both -o step.sched
     diptych show|verify FILE ; diptych doctor
 
-Exit codes: 0 done, 1 a failure, 2 a mistake in the command line or a file, 130 interrupted (the best
-so far is on disk).
+Exit codes: 0 done, 1 a failure, 2 a mistake in the command line or a file, 130 interrupted (the
+best so far is on disk).
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ def _tune(args: argparse.Namespace) -> int:
         if args.inputs is None:
             raise OpError("a program needs --inputs file.py:function, which returns its arguments")
         inputs_file, inputs_name = _split(args.inputs)
-        result = tune_program(
-            (file, name), (inputs_file, inputs_name), loops=args.both, **settings
-        )
+        result = tune_program((file, name), (inputs_file, inputs_name), loops=args.both, **settings)
     else:
         raise OpError(f"{args.target} is a {type(found).__name__}, not an operator or a program")
     gain = result.default_seconds / result.seconds
@@ -108,7 +106,9 @@ def op_types(
         if not match or match[2] not in BY_NAME:
             raise OpError(f"-i {text!r}: expected NAME=TYPE[SIZES], such as A=f32[64,64]")
         if match[1] not in names:
-            raise OpError(f"-i {text!r}: {op.name} has no input {match[1]}, only {', '.join(names)}")
+            raise OpError(
+                f"-i {text!r}: {op.name} has no input {match[1]}, only {', '.join(names)}"
+            )
         shape = tuple(int(n) for n in match[3].split(",") if n.strip())
         given[match[1]] = (BY_NAME[match[2]], shape)
     values: dict[str, int] = {}
@@ -171,7 +171,9 @@ def doctor() -> str:
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            version = "not installed" + (" (the optional extra cuda)" if package == "pycuda" else "")
+            version = "not installed" + (
+                " (the optional extra cuda)" if package == "pycuda" else ""
+            )
         lines.append(f"{package:<11} {version}")
     lines.append(f"LLVM        {'.'.join(map(str, llvm.llvm_version_info))}")
     host = machine()

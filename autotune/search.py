@@ -116,9 +116,7 @@ class Search:
                 if outcome.seconds < found.seconds:
                     found.text, found.seconds = text, outcome.seconds
                     self.improved(found)
-            progress.update(
-                found.trials, len(found.failures), found.seconds, found.default_seconds
-            )
+            progress.update(found.trials, len(found.failures), found.seconds, found.default_seconds)
         return self._confirm(found, first)
 
     def _propose(
@@ -139,7 +137,9 @@ class Search:
             )
         if ranker.ready:
             scores = ranker.predict([self.space.features(point) for point in pool])
-            pool = [point for _, point in sorted(zip(scores, pool, strict=True), key=lambda p: p[0])]
+            pool = [
+                point for _, point in sorted(zip(scores, pool, strict=True), key=lambda p: p[0])
+            ]
         chosen: list[tuple[Point | None, str]] = []
         for point in pool:
             if time.monotonic() > deadline:

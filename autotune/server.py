@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 from .messages import Outcome, receive, send
@@ -58,7 +59,8 @@ def forked(task: Any, candidate: str, best: float | None, timeout: float) -> Out
         try:
             os.close(reader)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+            pages = Path("/proc/self/statm").read_text().split()[0]
+            used = int(pages) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_HEADROOM,) * 2)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             faulthandler.disable()  # a candidate that crashes is one line, not a page

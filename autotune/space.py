@@ -21,6 +21,7 @@ from ..sched.loop.sketch import Choice, Sketch, build
 HEIGHTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 BLOCKS = (32, 64, 128, 192, 256, 384, 512)
 CHUNKS = (0, 0, 4, 8, 16, 32, 64)
+FIELDS = ("vector", "vectors", "tile", "block", "pack", "outer", "join", "merge")
 Point = dict[str, Any]
 
 
@@ -50,7 +51,7 @@ class LoopSpace:
         choice: Choice = point[group.name]
         for _ in range(rng.choice((1, 1, 2))):
             fresh = self._random(group, rng)
-            field = rng.choice(("vector", "vectors", "tile", "block", "pack", "outer", "join"))
+            field = rng.choice(FIELDS)
             match field:
                 case "vector":
                     choice = replace(choice, vector=fresh.vector)
@@ -66,6 +67,8 @@ class LoopSpace:
                     choice = replace(choice, outer=fresh.outer, chunk=fresh.chunk)
                 case "join":
                     choice = replace(choice, join=fresh.join)
+                case "merge":
+                    choice = self.first[group.name] if choice.merge == () else fresh
         return point | {group.name: choice}
 
     def text(self, point: Point) -> str | None:
@@ -112,7 +115,9 @@ class LoopSpace:
         room = self.machine.registers
         tile = []
         for index in tiled:
-            fitting = [h for h in HEIGHTS if h * max(1, vectors) <= room and h <= 2 * group.extents[index]]
+            fitting = [
+                h for h in HEIGHTS if h * max(1, vectors) <= room and h <= 2 * group.extents[index]
+            ]
             if fitting:
                 height = rng.choice(fitting)
                 room //= height
@@ -125,8 +130,9 @@ class LoopSpace:
         if outer is None and group.outs:
             outer = rng.choice((None, *group.outs))
         return Choice(
-            vector, vectors, tuple(tile), blocked, rng.choice(BLOCKS), pack, outer,
-            rng.choice(CHUNKS), self._join(group, rng),
+            vector=vector, vectors=vectors, tile=tuple(tile), blocked=blocked,
+            block=rng.choice(BLOCKS), pack=pack, outer=outer, chunk=rng.choice(CHUNKS),
+            join=self._join(group, rng),
         )  # fmt: skip
 
     def _join(self, group: Group, rng: random.Random) -> tuple[str, str] | None:

@@ -27,11 +27,15 @@ _INFIX = {"and": "and", "or": "or"} | {
 def run(function: Function, *arrays: np.ndarray[Any, Any]) -> None:
     """Runs `function` on arrays of its parameters' shapes, in their order, written in place.
 
-    Raises `InternalError` for an access outside a buffer, `UnsupportedError` for barriers.
+    Where a pass has merged axes, dense arrays of the shape before that do too. Raises `InternalError` for an access outside a buffer, `UnsupportedError` for barriers.
     """
     if len(arrays) != len(function.params):
         raise InternalError(f"{function.name} takes {len(function.params)} arrays")
+    given = []
     for param, array in zip(function.params, arrays, strict=True):
+        if array.flags.c_contiguous and array.size == np.prod(param.shape, dtype=np.int64):
+            array = array.reshape(param.shape)
+        given.append(array)
         if array.shape != param.shape or array.dtype != param.dtype.numpy:
             raise InternalError(
                 f"{function.name}: {param.name} is {param.dtype}{list(param.shape)}, "
@@ -41,7 +45,7 @@ def run(function: Function, *arrays: np.ndarray[Any, Any]) -> None:
     scope = dict(source.scope)
     exec(compile(source.text, f"<loop IR {function.name}>", "exec"), scope)
     with np.errstate(all="ignore"):
-        scope["kernel"](*arrays)
+        scope["kernel"](*given)
 
 
 def source(function: Function) -> str:

@@ -18,6 +18,7 @@ from ..verify import verify
 from .accumulate import accumulate
 from .axes import axes
 from .barriers import barriers
+from .flatten import flatten
 from .hoist import hoist
 from .registers import registers
 from .separate import separate
@@ -41,6 +42,7 @@ def _plain(apply: Callable[[Function], Function]) -> Pass:
 
 PASSES: tuple[Pass, ...] = (
     _plain(simplify),
+    _plain(flatten),
     _plain(axes),
     _plain(simplify),
     _plain(barriers),

@@ -82,6 +82,15 @@ class Group:
         """The same of the cell that is written."""
         return self._stride(self.main.tensor, self.main.lhs, index)
 
+    def collapse(self, outer: str, inner: str, extent: int) -> bool:
+        """Does every access go on where it is when `outer` steps after `extent` steps of `inner`?
+
+        Then the two loops are one walk through memory.
+        """
+        walks = [(self.stride(a, outer), self.stride(a, inner)) for a in self.reads]
+        walks.append((self.store_stride(outer), self.store_stride(inner)))
+        return all(a is not None and b is not None and a == b * extent for a, b in walks)
+
     def _stride(self, tensor: str, indices: tuple[Expr, ...], index: str) -> int | None:
         total, step = 0, 1
         for expr, extent in zip(reversed(indices), reversed(self.shapes[tensor]), strict=True):

@@ -7,6 +7,7 @@ work there is to give to threads. Whatever it chooses is checked like a user's s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from ...algo.dtypes import DType
@@ -47,6 +48,9 @@ def _lanes(made: Kernel, group: Group, machine: Machine) -> int:
 
 
 def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:
+    merge = () if join or group.reds else _merge(group, lanes)
+    if merge:
+        return _walk(group, merge, machine)
     vector = _vector(group, lanes)
     if vector is None:
         return Choice(outer=None if join else _outer(group, None, machine), join=join)
@@ -55,9 +59,38 @@ def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Mac
     tile, vectors = _register_tile(group, vector, lanes, machine)
     outer = _outer(group, vector, machine)
     if outer is None and _worth(group, machine) and vector in group.outs and not tile:
-        chunk = max(1024, -(-group.extents[vector] // (4 * machine.threads)))
+        chunk = _chunk(group.extents[vector], machine)
         return Choice(vector=vector, outer=vector, chunk=chunk)
     return Choice(vector=vector, vectors=vectors, tile=tile, outer=outer)
+
+
+def _merge(group: Group, lanes: int) -> tuple[str, ...]:
+    """Innermost indices to make one loop of, so that short ones fill vectors."""
+    merged = list(group.outs[-1:])
+    extent = group.extents[merged[0]] if merged else 0
+    for outer in reversed(group.outs[:-1]):
+        if extent >= 8 * lanes or not group.collapse(outer, merged[-1], extent):
+            break
+        merged.insert(0, outer)
+        extent *= group.extents[outer]
+    return tuple(merged) if len(merged) > 1 else ()
+
+
+def _walk(group: Group, merge: tuple[str, ...], machine: Machine) -> Choice:
+    """A nest whose innermost indices are one walk through memory, run in lanes."""
+    vector = "_".join(merge)
+    outer = next((i for i in group.outs if i not in merge and group.extents[i] > 1), None)
+    if not _worth(group, machine):
+        return Choice(vector=vector, merge=merge)
+    if outer is not None:
+        return Choice(vector=vector, merge=merge, outer=outer)
+    extent = math.prod(group.extents[i] for i in merge)
+    return Choice(vector=vector, merge=merge, outer=vector, chunk=_chunk(extent, machine))
+
+
+def _chunk(extent: int, machine: Machine) -> int:
+    """Iterations of a block, where one long loop is shared out."""
+    return max(1024, -(-extent // (4 * machine.threads)))
 
 
 def _vector(group: Group, lanes: int) -> str | None:

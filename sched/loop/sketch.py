@@ -14,6 +14,7 @@ from ...algo.tensor_expr.op import Op
 from .access import Group, groups
 from .compute import ComputeAt
 from .draft import Draft
+from .fuse import Fuse
 from .machine import Machine
 from .marks import Mark, Parallel, Unroll, Vectorize
 from .nest import loops
@@ -27,17 +28,20 @@ from .stage import Stage
 class Choice:
     """How one nest runs.
 
-    `vector` is the index that runs in lanes, `vectors` how many registers wide its inner loop is
-    (0: the whole loop is one vector loop, which lowering cuts). `tile` gives further indices whose
-    blocks are unrolled inside, for reuse in registers. `block` splits the reduction `blocked` for
-    the caches, and `pack` names tensors copied into panels there. `outer` is the index whose loop
-    comes first and runs in parallel, in blocks of `chunk` iterations (0: no blocks). `join`
-    computes the nest inside a loop of its consumer, a (consumer, index) pair: inside a block, where
-    the index has blocks. None leaves it where it is.
+    `merge` makes one loop of neighbouring indices that walk through memory as one; it is called by
+    their names with `_` between them, in the other choices too. `vector` is the index that runs in
+    lanes, `vectors` how many registers wide its inner loop is (0: the whole loop is one vector
+    loop, which lowering cuts). `tile` gives further indices whose blocks are unrolled inside, for
+    reuse in registers. `block` splits the reduction `blocked` for the caches, and `pack` names
+    tensors copied into panels there. `outer` is the index whose loop comes first and runs in
+    parallel, in blocks of `chunk` iterations (0: no blocks). `join` computes the nest inside a loop
+    of its consumer, a (consumer, index) pair: inside a block, where the index has blocks. None
+    leaves it where it is.
     """
 
     vector: str | None = None
     vectors: int = 0
+    merge: tuple[str, ...] = ()
     tile: tuple[tuple[str, int], ...] = ()
     blocked: str | None = None
     block: int = 0
@@ -103,35 +107,39 @@ class _Nest:
         self.lanes = machine.lanes(widest)
         # Short names are for people; they are unique where there is one nest.
         self.prefix = "" if alone else f"{group.name}."
+        self.outs, self.extents = list(group.outs), dict(group.extents)
+        if choice.merge:
+            self._merge(choice.merge)
 
     def tile(self) -> None:
         """Splits and orders the loops, and copies what is to be packed."""
         c, group = self.choice, self.group
         inner: list[str] = []
-        names = {index: index for index in (*group.outs, *group.reds)}
+        names = {index: index for index in (*self.outs, *group.reds)}
         after: dict[str, str] = {}
-        blocked = c.blocked is not None and 0 < c.block < group.extents[c.blocked]
+        blocked = c.blocked is not None and 0 < c.block < self.extents[c.blocked]
         if c.blocked is not None and blocked and self._split(c.blocked, c.block):
             names[c.blocked], after[c.blocked] = f"{c.blocked}o", f"{c.blocked}i"
         for index, height in c.tile:
-            if height >= group.extents[index] > 1:
+            if height >= self.extents[index] > 1:
                 inner.append(names.pop(index))
             elif height > 1 and self._split(index, height):
                 names[index], after[index] = f"{index}o", f"{index}i"
                 inner.append(f"{index}i")
         width = c.chunk if c.outer == c.vector else c.vectors * self.lanes
-        if c.vector is not None and 0 < width < group.extents[c.vector]:
+        if c.vector is not None and 0 < width < self.extents[c.vector]:
             if self._split(c.vector, width):
                 names[c.vector], after[c.vector] = f"{c.vector}o", f"{c.vector}i"
                 inner.append(f"{c.vector}i")
-        elif c.vector is not None and c.vector in group.outs:
+        elif c.vector is not None and c.vector in self.outs:
             inner.append(names.pop(c.vector))
         strip: list[str] = []
-        if c.outer in group.outs and c.outer not in after and c.outer in names:
-            if 0 < c.chunk < group.extents[c.outer] and self._split(c.outer, c.chunk):
+        if c.outer in self.outs and c.outer not in after and c.outer in names:
+            inside = 0 < c.chunk < self.extents[c.outer]
+            if inside and self._split(c.outer, c.chunk):
                 names[c.outer] = f"{c.outer}o"
                 strip.append(f"{c.outer}i")
-        outer = [names[i] for i in group.outs if i in names]
+        outer = [names[i] for i in self.outs if i in names]
         if c.outer is not None and names.get(c.outer) in outer:
             first = names[c.outer]
             outer.remove(first)
@@ -149,6 +157,19 @@ class _Nest:
                 self._mark_copy(f"{tensor}.pack")
         if group.reds and inner and outer:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
+
+    def _merge(self, indices: tuple[str, ...]) -> None:
+        name = indices[-1]
+        for outer in reversed(indices[:-1]):
+            one = f"{outer}_{name}"
+            if not self.draft.has(f"{self.group.name}.{one}") and not self.draft.attempt(
+                Fuse(self.prefix + outer, self.prefix + name)
+            ):
+                return
+            self.extents[one] = self.extents[outer] * self.extents[name]
+            at = self.outs.index(outer)
+            self.outs[at : at + 2] = [one]
+            name = one
 
     def _mark_copy(self, stem: str) -> None:
         """A packing copy runs in lanes and, where anything does, in parallel."""

@@ -162,8 +162,11 @@ def propose(rng: random.Random, schedule: Any) -> tuple[str, str]:
     names = [loop.name for loop in all_loops]
     leafs = [loop.name for loop in all_loops if not list(loops(loop.body))]
     kind = rng.choice(
-        ["split", "split", "tile", "reorder", "vectorize", "unroll", "parallel", "stage", "compute_at"]
-    )
+        [
+            "split", "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "stage",
+            "compute_at",
+        ]
+    )  # fmt: skip
     one = rng.choice(names) if names else "none"
     temps = [b for b, s in nest.buffers.items() if nest.kernel.tensors[s.tensor].role == "temp"]
     if temps and rng.random() < 0.3:
@@ -175,6 +178,10 @@ def propose(rng: random.Random, schedule: Any) -> tuple[str, str]:
         bare = sorted({n.rsplit(".", 1)[-1] for n in names})
         pick = [b for b in rng.sample(bare, min(2, len(bare))) if b.isidentifier()]
         return kind, f"tile({', '.join(f'{b}={rng.choice(FACTORS)}' for b in pick)})"
+    if kind == "fuse":
+        chain = _chain(rng, nest.tree)
+        at = rng.randrange(max(1, len(chain) - 1))
+        return kind, f"fuse({', '.join(repr(c) for c in chain[at : at + 2])})"
     if kind == "reorder":
         chain = _chain(rng, nest.tree)
         rng.shuffle(chain)
