@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ..algo.errors import DeviceError, ShapeError
+from ..algo.errors import DeviceError
 from ..lower.ir import Function, Store, Update, contiguous, walk
 from .gpu_limits import LIMITS, bytes_of, target_for
 from .nvptx import Module, compile_ptx
+from .outside import OutsideError
 
 Array = np.ndarray[Any, Any]
 DRIVER = "libcuda.so.1"
@@ -89,7 +90,7 @@ class Cuda:
         """Runs a function, in the form that `lower.passes.barriers` gives, on dense host arrays.
 
         What it writes is copied back in place when all of it has succeeded. Raises `DeviceError`
-        where CUDA fails, `ShapeError` for an index read from an array that is out of range.
+        where CUDA fails, `OutsideError` for an index read from an array that is out of range.
         """
         _check_dense(function, arrays)
         written = {s.buffer for s in walk(function.body) if isinstance(s, (Store, Update))}
@@ -114,10 +115,7 @@ class Cuda:
                     if param.name in written and array.nbytes:
                         driver.memcpy_dtoh(array, there)
         if status[0]:
-            raise ShapeError(
-                f"{function.name}: an index read from an array is out of range for "
-                f"{module.sites[int(status[0]) - 1]}"
-            )
+            raise OutsideError(function.name, module.sites[int(status[0]) - 1])
 
     def _load(self, function: Function) -> tuple[Module, list[Any]]:
         if function not in self._modules:

@@ -66,7 +66,7 @@ def compile_kernel(op: Op, types: Types, schedule: str | None) -> Kernel:
     def run(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
         status = native.run(arrays, outs)
         if status:
-            raise native.error(status)
+            raise native.error(status, op, arrays)
 
     return run
 

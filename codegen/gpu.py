@@ -16,6 +16,7 @@ from ..sched.loop.machine import Machine
 from ..sched.loop.nest import loops
 from ..sched.loop.schedule import Schedule
 from . import cuda, nvptx, simt
+from .outside import OutsideError, outside
 from .specialize import Signature, symbol
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +37,10 @@ def kernel_of(op: Op, types: Types, schedule: Schedule) -> Function:
             f"{op.name}: the schedule binds no loop to a GPU axis; "
             f'bind one, such as bind("i", "block.x")'
         )
-    return lower(nest, symbol(op.name), machine=MACHINE)
+    try:
+        return lower(nest, symbol(op.name), machine=MACHINE)
+    except ScheduleError as error:
+        raise ScheduleError(f"{op.name}: {error}") from None
 
 
 def ptx_of(op: Op, types: Types, schedule: Schedule, target: str = "sm_80") -> str:
@@ -85,6 +89,9 @@ def _run(
         name: np.empty(shape, dtype)
         for name, (shape, dtype) in zip(op.returns, signature.results, strict=True)
     }
-    execute(function, [(dense | outs)[param.name] for param in function.params])
+    try:
+        execute(function, [(dense | outs)[param.name] for param in function.params])
+    except OutsideError as error:
+        raise outside(op, error.site, list(dense.values())) from None
     results = tuple(outs[name] for name in op.returns)
     return results[0] if len(results) == 1 else results

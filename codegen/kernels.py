@@ -69,7 +69,8 @@ class Compiled:
         if out is not None:
             return self._into(arrays, out)
         try:
-            kernel = self._known[tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])]
+            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
+            kernel = self._known[key]
         except (KeyError, AttributeError):
             kernel = self._admit(arrays)
         outs = [np.empty(shape, dtype) for shape, dtype in self._results]
@@ -127,7 +128,7 @@ class Compiled:
             kernel = self._kernel(Form(strides, False, separate))
             status = kernel.run(arrays, outs)
         if status:
-            raise kernel.error(status)
+            raise kernel.error(status, self.op, arrays)
 
     def _kernel(self, form: Form) -> NativeKernel:
         kernel = self._kernels.get(form)
@@ -177,24 +178,27 @@ class Compiled:
         for name, array, (shape, dtype) in zip(
             op.returns, outs, self.signature.results, strict=True
         ):
+            here = self._out(name)
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
                 came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
                 raise DTypeError(
-                    f"{op.name}: out= for {name} must be an array of {dtype}, {came} came"
+                    f"{here} must be an array of {dtype}, {came} came"
                 )
             if array.shape != shape:
-                raise ShapeError(
-                    f"{op.name}: out= for {name} must have shape {shape}, {array.shape} came"
-                )
+                raise ShapeError(f"{here} must have shape {shape}, {array.shape} came")
             if not array.flags.writeable:
-                raise ShapeError(f"{op.name}: out= for {name} is read-only; pass a copy of it")
+                raise ShapeError(f"{here} is read-only; pass a copy of it")
             if array.size and any(
                 n > 1 and s == 0 for n, s in zip(shape, array.strides, strict=True)
             ):
                 raise ShapeError(
-                    f"{op.name}: out= for {name} has stride 0, so several results would share an "
+                    f"{here} has stride 0, so several results would share an "
                     "element; pass an array of its own"
                 )
+
+    def _out(self, name: str) -> str:
+        """The output that an error is about."""
+        return f"{self.op.name}: out=" + (f" for {name}" if len(self.op.returns) > 1 else "")
 
     def _check_overlap(self, arrays: Sequence[Array], outs: Sequence[Array]) -> bool:
         """Are outputs and inputs apart? An overlap is an error unless it is proved harmless."""
@@ -217,7 +221,7 @@ class Compiled:
                     self.signature.nest(self.schedule), param.name, name
                 ):
                     raise ShapeError(
-                        f"{op.name}: out= for {name} overlaps the input {param.name}, which would "
+                        f"{self._out(name)} overlaps the input {param.name}, which would "
                         "be read after it is written; pass an array of its own"
                     )
         return separate

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..algo.dtypes import i64
-from ..algo.errors import InternalError, ShapeError
+from ..algo.errors import InternalError
 from ..algo.tensor_expr.build import add, const
 from ..algo.tensor_expr.expr import Access, Expr, Index, accesses, indices_of, transform
 from ..lower.ir import (
@@ -43,6 +43,7 @@ from ..lower.launch import Axis, Launch, launch_of, launches, number_of
 from . import epochs
 from .epochs import CLOCK, REPORT, Shadows
 from .jit import compile
+from .outside import OutsideError
 
 Array = np.ndarray[Any, Any]
 
@@ -76,7 +77,7 @@ def emulate(
     """Runs a kernel, in the form that `lower.passes.barriers` gives, on arrays, written in place.
 
     Raises `Race` where threads meet with no barrier between, `InternalError` for a barrier that
-    not all threads reach, `ShapeError` for an index read from an array that is out of range.
+    not all threads reach, `OutsideError` for an index read from an array that is out of range.
     `run` executes the host function on arrays; by default it is compiled.
     """
     plan = emulation(function)
@@ -103,10 +104,7 @@ def _native(function: Function, *arrays: Array) -> None:
     call = kind(native.loaded.address(function.name))
     status = call(None, start, *(array.ctypes.data for array in arrays))
     if status:
-        raise ShapeError(
-            f"{function.name}: an index read from an array is out of range for "
-            f"{native.emitted.sites[status - 1]}"
-        )
+        raise OutsideError(function.name, native.emitted.sites[status - 1])
 
 
 def emulation(function: Function) -> Emulation:

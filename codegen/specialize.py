@@ -20,7 +20,7 @@ import numpy as np
 
 from ..algo import debug
 from ..algo.dtypes import DType
-from ..algo.errors import DeviceError, ShapeError, UnsupportedError
+from ..algo.errors import DeviceError, UnsupportedError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, shape_of
@@ -37,6 +37,7 @@ from . import entry, jit, pool
 from .cache import COMPILER, default_cache
 from .emit import emit
 from .host import machine as host_machine
+from .outside import outside
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]
@@ -161,11 +162,9 @@ class NativeKernel:
             return np.empty(size + 64, np.uint8)
         return found if found.size >= size + 64 else np.empty(size + 64, np.uint8)
 
-    def error(self, status: int) -> Exception:
-        """What a positive status means."""
-        return ShapeError(
-            f"{self.name}: an index read from an array is out of range for {self.sites[status - 1]}"
-        )
+    def error(self, status: int, op: Op, arrays: Sequence[Array]) -> Exception:
+        """What a positive status of a call of `op` on `arrays` means."""
+        return outside(op, self.sites[status - 1], arrays)
 
     @property
     def source(self) -> jit.Source:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..dtypes import DType, bf16, bool_, f32, f64, i64, promote
-from ..errors import InternalError, OpError
+from ..errors import InternalError, ShapeError
 from .contraction import contract
 from .expr import (
     Access,
@@ -251,25 +251,35 @@ class Evaluator:
                 bad = np.logical_or(position < 0, position >= extent)
                 wrong = bad if box.mask is None else np.logical_and(bad, box.mask)
                 if wrong.any():
-                    self._outside(expr, dim, extent, position, wrong)
+                    self._outside(expr, dim, extent, position, wrong, box)
                 if extent == 0:
                     return None
                 position = np.clip(position, 0, extent - 1)
             out.append(position)
         return out
 
-    def _outside(self, expr: Expr, dim: int, extent: int, position: Array, wrong: Array) -> None:
+    def _outside(
+        self, expr: Expr, dim: int, extent: int, position: Array, wrong: Array, box: Box
+    ) -> None:
         from .printer import print_expr
 
-        at = np.broadcast_to(position, np.broadcast_shapes(position.shape, wrong.shape))
-        value = int(at[tuple(np.argwhere(np.broadcast_to(wrong, at.shape))[0])])
+        shape = np.broadcast_shapes(position.shape, wrong.shape)
+        first = tuple(np.argwhere(np.broadcast_to(wrong, shape))[0])
+        value = int(np.broadcast_to(position, shape)[first])
         assert isinstance(expr, Access)
-        data = accesses(expr.indices[dim])
         plain = transform(expr, lambda e: e.arg if isinstance(e, Cast) and e.dtype is i64 else e)
+        assert isinstance(plain, Access)
+        index = plain.indices[dim]
         message = f"{print_expr(plain)} is outside {expr.tensor}: dim {dim} has extent {extent}"
-        if not data:
+        if not accesses(index):
             raise InternalError(f"{message}, the index is {value}, though it was proved inside")
-        raise OpError(f"{message}, but {data[0].tensor} says {value}")
+        used = [name for name in indices_of(index) if name in box.grid]
+        whole = tuple(np.broadcast_shapes(shape, *(box.grid[name].shape for name in used)))
+        first = (0,) * (len(whole) - len(first)) + first
+        at = {name: int(np.broadcast_to(box.grid[name], whole)[first]) for name in used}
+        shown = ", ".join(f"{name}={n}" for name, n in at.items())
+        where = f" at {shown}" if at else ""
+        raise ShapeError(f"{message}, but {print_expr(index)} is {value}{where}")
 
     # -- reductions
 

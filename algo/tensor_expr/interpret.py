@@ -17,6 +17,7 @@ from . import types
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
 from .expr import Access, Index, Range, walk
+from .located import located
 from .op import Checked, Equation, Op, Param
 from .reducers import REDUCERS
 from .sizes import bind_sizes, evaluate
@@ -44,8 +45,11 @@ def interpret(
         if dtypes[name] is bf16:
             array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
         run.tensors[name] = Typed(run.convert(array, dtypes[name]), dtypes[name])
-    for eq in checked.equations:
-        run.equation(eq)
+    for n, eq in enumerate(checked.equations):
+        try:
+            run.equation(eq)
+        except ShapeError as error:
+            raise ShapeError(f"{op.name}: {error}{located(op, n)}") from None
     run.finish()
     results = tuple(run.result(name) for name in op.returns)
     return results[0] if len(results) == 1 else results

@@ -123,7 +123,7 @@ def _used(checked: Checked, param: str, index: str | None) -> str:
 def _check_bounds(checked: Checked, sizes: Mapping[str, int]) -> None:
     """Proves every access in bounds at given sizes."""
     values: dict[Expr, Expr] = {Size(n): const(v) for n, v in sizes.items()}
-    for eq in checked.equations:
+    for n, eq in enumerate(checked.equations):
         here = map_exprs(eq, lambda e: substitute(e, values))
         inner = [r for item in walk(here.rhs) if isinstance(item, Reduce) for r in item.ranges]
         ranges: dict[str, Range] = {r.index: r for r in (*here.ranges, *inner)}
@@ -136,5 +136,5 @@ def _check_bounds(checked: Checked, sizes: Mapping[str, int]) -> None:
                 empty = ", ".join(f"{name}=0" for name, value in sizes.items() if value == 0)
                 raise ShapeError(
                     f"at {empty}, {print_expr(use.access)} lies outside {use.tensor}, whose "
-                    f"dim {use.dim} has extent {end}{_used(checked, use.tensor, None)}"
+                    f"dim {use.dim} has extent {end}{located(checked.op, n)}"
                 )

@@ -176,8 +176,10 @@ class _Thread:
                     return self.convert(body, have, guard, loops)
                 if buffer.scope in ("heap", "stack") and missing:
                     raise ScheduleError(
-                        f"buffer {buffer.name} lies between block and thread loops with scope "
-                        f"{buffer.scope}; use scope shared, register or local there"
+                        f"{buffer.name} is on the {buffer.scope}, outside of the loops bound to "
+                        f"thread axes ({', '.join(self.names[a] for a in missing)}), and GPUs have "
+                        f"none there; name its scope, as stage({buffer.name.partition('.')[0]!r}, "
+                        f"at={(loops[-1].var if loops else '...')!r}, scope='shared')"
                     )
                 inner = self.convert(body, have, guard, loops)
                 if buffer.scope in ("register", "local") and missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from diptych.algo.errors import DTypeError, ShapeError, UnsupportedError
 from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.op import Op
 from diptych.algo.tensor_expr.parse import parse
-from diptych.codegen import pool
+from diptych.codegen import outside, pool
 from diptych.codegen.cache import COMPILER, default_cache
 from diptych.codegen.kernels import Compiled, compile_op
 from diptych.codegen.symbols import ALLOWED, undefined_symbols
@@ -168,10 +169,10 @@ def test_writing_over_an_input() -> None:
     with pytest.raises(ShapeError) as caught:
         compiled(MATMUL, x, x)(x, x.copy(), out=x)
     assert str(caught.value) == (
-        "matmul: out= for C overlaps the input A, which would be read after it is written; "
+        "matmul: out= overlaps the input A, which would be read after it is written; "
         "pass an array of its own"
     )
-    with pytest.raises(ShapeError, match="out= for C overlaps the input A"):
+    with pytest.raises(ShapeError, match="out= overlaps the input A"):
         kernel(x.ravel()[:32], x.ravel()[:32], out=x.ravel()[1:33])
 
 
@@ -207,10 +208,10 @@ def test_what_does_not_fit_is_refused() -> None:
         "list": "add: B was compiled for f32, [1, 2] came",
         "shape": "add: B was compiled for shape (4,), (5,) came",
         "outs": "add returns 1 arrays, out= has 2",
-        "out type": "add: out= for C must be of float32, an array of float64 came",
-        "out shape": "add: out= for C must have shape (4,), (5,) came",
-        "read-only": "add: out= for C is read-only; pass a copy of it",
-        "stride": "add: out= for C has stride 0, so several results would share an element; "
+        "out type": "add: out= must be an array of float32, an array of float64 came",
+        "out shape": "add: out= must have shape (4,), (5,) came",
+        "read-only": "add: out= is read-only; pass a copy of it",
+        "stride": "add: out= has stride 0, so several results would share an element; "
         "pass an array of its own",
         "types": "add takes 2 arrays, types of 1 given",
     }
@@ -236,9 +237,32 @@ def test_strides_that_are_no_multiple_of_the_element() -> None:
 def test_an_index_out_of_range_is_an_error() -> None:
     w = floats(10, 7)
     kernel = compiled(EMBEDDING, w, np.zeros(5, np.int64))
-    assert message(lambda: kernel(w, np.array([0, 1, 10, 3, 4])), ShapeError) == (
-        "embedding: an index read from an array is out of range for W axis 0 of size 10"
+    at = np.array([0, 1, 10, 3, 4])
+    said = message(lambda: kernel(w, at), ShapeError)
+    assert said == (
+        "embedding: W[idx[b],d] is outside W: dim 0 has extent 10, but idx[b] is 10 at b=2\n"
+        "    in y[b,d] = W[idx[b],d] (<text>:1)"
     )
+    assert said == message(lambda: interpret(EMBEDDING, w, at), ShapeError)
+
+
+def test_an_index_out_of_range_where_searching_would_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outside, "LIMIT", 0)
+    w, at = floats(10, 7), np.array([0, 1, 10, 3, 4])
+    assert message(lambda: compiled(EMBEDDING, w, at)(w, at), ShapeError) == (
+        "embedding: W[idx[b],d] is outside W: dim 0 has extent 10, but an index read from an array "
+        "is not in it\n    in y[b,d] = W[idx[b],d] (<text>:1)"
+    )
+    op = parse("y[i] = w[a[i]] + w[b[i]]")
+    arrays = floats(3), np.array([0]), np.array([4])
+    with pytest.raises(ShapeError) as refused:
+        compiled(op, *arrays)(*arrays)
+    assert str(refused.value) == (
+        "y: an index read from an array is out of range for w axis 0 of size 3"
+    )
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
 def test_calls_from_many_threads_have_workspaces_of_their_own() -> None:

@@ -149,8 +149,8 @@ REFUSED = {
     ),
     "for b in 0 .. 4 block.x:\n    alloc S: stack i64[4]:\n        for j in 0 .. 4 thread.x:\n"
     "            S[j] = 1": (
-        "buffer S lies between block and thread loops with scope stack; use scope shared, register "
-        "or local there"
+        "S is on the stack, outside of the loops bound to thread axes (j), and GPUs have none "
+        "there; name its scope, as stage('S', at='...', scope='shared')"
     ),
     "alloc S: register i64[4]:\n    for i in 0 .. 4 thread.x:\n        S[i] = 1\n"
     "    for j in 0 .. 4 thread.x:\n        y[j] = S[3 - j]": (

@@ -169,7 +169,8 @@ def test_a_gather_checks_its_index():
     with pytest.raises(ShapeError) as refused:
         emulate_op(op, [w, np.array([3, 0, 7, 6], np.int64)], schedule)
     assert str(refused.value) == (
-        "gather: an index read from an array is out of range for W axis 0 of size 7"
+        "gather: W[t[i],j] is outside W: dim 0 has extent 7, but t[i] is 7 at i=2\n"
+        "    in Y[i,j] = W[t[i],j] (<text>:1)"
     )
 
 
@@ -204,10 +205,24 @@ def test_threads_that_share_an_accumulator_are_refused():
     with pytest.raises(ScheduleError) as refused:
         emulate_op(MATMUL, matrices(8, 12, 5), schedule)
     assert str(refused.value) == (
-        "register buffer C.register: several threads use one cell, and each thread has its own; "
-        "bind the loops of every statement that uses it to the same thread axes, or use scope "
-        "shared"
+        "matmul: register buffer C.register: several threads use one cell, and each thread "
+        "has its own; bind the loops of every statement that uses it to the same thread axes, or "
+        "use scope shared"
     )
+
+
+def test_a_temporary_between_blocks_and_threads_is_refused_with_the_stage_to_write():
+    text = "v[n] = sum(x[n,d] * x[n,d]) / D\ny[n,d] = x[n,d] * rsqrt(v[n])"
+    op = parse(text, name="norm", returns="y")
+    x = rng.random((16, 64), np.float32)
+    tiled = Schedule(op).tile(**{"v.n": 8, "v.d": 32})
+    with pytest.raises(ScheduleError) as refused:
+        emulate_op(op, [x], tiled.bind("v.ni", "thread.x"))
+    assert str(refused.value) == (
+        "norm: v.acc is on the heap, outside of the loops bound to thread axes (v.ni), and GPUs "
+        "have none there; name its scope, as stage('v', at='v.no', scope='shared')"
+    )
+    check(tiled.stage("v", at="v.no", scope="shared").bind("v.ni", "thread.x"), x)
 
 
 def test_a_reduction_over_blocks_is_refused_with_a_witness():  # R25

@@ -260,6 +260,11 @@ SHAPES = [
         "at x_0=0, x[0] lies outside x, whose dim 0 has extent 0\n"
         "    in y[i] = x[0] + z[i] (<text>:1)",
     ),
+    (
+        "c[0] = x[0]\nc[i] = c[i-1] + x[i]",
+        {"x": (0,)},
+        "at I=0, c[0] lies outside c, whose dim 0 has extent 0\n    in c[0] = x[0] (<text>:1)",
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from diptych.algo.dtypes import BY_NAME, i64
-from diptych.algo.errors import DTypeError, OpError, ShapeError
+from diptych.algo.errors import DTypeError, ShapeError
 from diptych.algo.tensor_expr import evaluate
 from diptych.algo.tensor_expr.expr import (
     Access,
@@ -103,12 +103,18 @@ def test_gather_and_scatter() -> None:
 
 def test_reading_outside_by_data_is_an_error() -> None:
     w, at = floats(10, 3), np.array([[1, 12]])
-    with pytest.raises(OpError) as caught:
+    with pytest.raises(ShapeError) as caught:
         run("y[b,t,d] = W[at[b,t],d]", w, at)
-    assert str(caught.value) == "W[at[b,t],d] is outside W: dim 0 has extent 10, but at says 12"
-    with pytest.raises(OpError) as caught:
+    assert str(caught.value) == (
+        "y: W[at[b,t],d] is outside W: dim 0 has extent 10, but at[b,t] is 12 at b=0, t=1\n"
+        "    in y[b,t,d] = W[at[b,t],d] (<text>:1)"
+    )
+    with pytest.raises(ShapeError) as caught:
         run("f(b, v, h: [B]) -> H:\n H: [B]\n H[b[n]] += v[n]", np.array([-1]), w[0, :1], w[:4, 0])
-    assert str(caught.value) == "H[b[n]] is outside H: dim 0 has extent 4, but b says -1"
+    assert str(caught.value) == (
+        "f: H[b[n]] is outside H: dim 0 has extent 4, but b[n] is -1 at n=0\n"
+        "    in H[b[n]] += v[n] (<text>:3)"
+    )
 
 
 # -- recurrences
