@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
@@ -13,7 +14,7 @@ from .copies import own_dims
 from .dependences import dependences
 from .flow import check_flow
 from .names import find_loop, index_of, suggest_from
-from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
+from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves, loops
 from .primitive import Primitive
 from .regions import region
 from .relations import from_data
@@ -91,7 +92,8 @@ class ComputeAt(Primitive):
         if self.stage not in nest.buffers:
             known = sorted({b.tensor for b in nest.buffers.values() if b.scope != "param"})
             raise ScheduleError(
-                f"{self.who}: there is no stage {self.stage}{suggest_from(self.stage, known)}"
+                f"{self.who}: there is no stage {self.stage} between inputs and results"
+                f"{suggest_from(self.stage, known)}"
             )
         wanted = (self.stage, *accumulators(nest, self.stage))
         group = [stmt for stmt in nest.stmts.values() if stmt.buffer in wanted]
@@ -107,41 +109,60 @@ class ComputeAt(Primitive):
         used = {dim for stmt in group for dim in stmt.dims}
         used |= {f"d{n}" for stmt in group for n in range(len(stmt.lhs))}
         outer = own_dims(around, used)
+        # Where a loop is around a statement already, its value there stays; else it repeats it.
+        levels = []
+        for item in around:
+            repeated = dict.fromkeys(names - set(item.values), Index(outer[item.name]))
+            levels.append(replace(item, values={**item.values, **repeated}))
         stmts = dict(nest.stmts)
-        for stmt in self._needed(nest, group, around, outer):
+        for stmt in self._needed(nest, group, levels, outer):
             stmts[stmt.name] = stmt
         moved = _only(nest.tree, names)
         rest = remove(nest.tree, names)
         assert moved is not None and rest is not None
+        moved = self._apart(moved, rest, outer)
         own = {stmt.buffer for stmt in group}
 
-        def enter(item: Loop) -> Tree:
-            repeated: dict[str, Expr] = dict.fromkeys(names, Index(outer[item.name]))
+        def enter(item: Loop, values: Mapping[str, Expr]) -> Tree:
             body = item.body
             if item.name == loop.name:
                 body = _inserted(body, moved, lambda name: _reads_any(nest.stmts[name], own))
-            return replace(item, values={**item.values, **repeated}, body=body)
+            return replace(item, values=values, body=body)
 
-        tree = edit(rest, {item.name: enter for item in around})
+        tree = edit(rest, {level.name: partial(enter, values=level.values) for level in levels})
         buffers = {
             name: replace(buffer, at=loop.name, pinned=True) if name == self.stage else buffer
             for name, buffer in nest.buffers.items()
         }
         return replace(nest, stmts=stmts, tree=tree, buffers=buffers)
 
+    def _apart(self, moved: Tree, rest: Tree, around: Collection[str]) -> Tree:
+        """The moved part without the loops that are around its new place, shared ones renamed."""
+        taken = {item.name for item in loops(rest)}
+        names = {item.name for item in loops(moved)}
+
+        def change(item: Loop) -> Tree:
+            if item.name in around:
+                return item.body
+            if item.name not in taken:
+                return item
+            name = f"{self.stage}.{index_of(item.name)}"
+            while name in taken | names:
+                name += "_"
+            names.add(name)
+            return replace(item, name=name)
+
+        return edit(moved, dict.fromkeys(names, change))
+
     def _needed(
-        self, nest: Nest, group: list[Stmt], around: list[Loop], outer: dict[str, str]
+        self, nest: Nest, group: list[Stmt], levels: list[Loop], outer: dict[str, str]
     ) -> Iterator[Stmt]:
         """The statements again, for the elements that one iteration of the loop needs.
 
         Backwards: what is needed of the accumulator follows from what the final stage computes.
         """
-        repeated = tuple(outer[loop.name] for loop in around)
-        here: dict[str, dict[str, Expr]] = {
-            loop.name: {s.name: Index(outer[loop.name]) for s in group} for loop in around
-        }
-        levels = [replace(loop, values={**loop.values, **here[loop.name]}) for loop in around]
-        users = [nest.stmts[name] for name in leaves(around[-1])]
+        repeated = tuple(outer[level.name] for level in levels)
+        users = [nest.stmts[name] for name in leaves(levels[-1])]
         needed: dict[str, tuple[Expr, ...]] = {}
         for stmt in reversed(group):
             coordinates = tuple(f"d{n}" for n in range(len(stmt.lhs)))
@@ -155,8 +176,10 @@ class ComputeAt(Primitive):
             cell: dict[Expr, Expr] = {
                 Index(d): e for d, e in zip(coordinates, stmt.lhs, strict=True)
             }
-            extra = tuple(substitute(condition, cell) for condition in needed[stmt.buffer])
-            made = replace(stmt, dims=(*repeated, *stmt.dims), domain=(*stmt.domain, *extra))
+            values = {Index(outer[level.name]): level.values[stmt.name] for level in levels}
+            extra = tuple(substitute(c, {**values, **cell}) for c in needed[stmt.buffer])
+            dims = tuple(dim for dim in repeated if values[Index(dim)] is Index(dim))
+            made = replace(stmt, dims=(*dims, *stmt.dims), domain=(*stmt.domain, *extra))
             users.append(made)
             yield made
 

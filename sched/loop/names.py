@@ -71,7 +71,11 @@ def suggest_from(name: str, known: list[str]) -> str:
     """The end of a message about any other unknown name."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{hint} (there are {', '.join(known)})"
+    return f"{hint} (there {_are(known)})" if known else "; there is none"
+
+
+def _are(known: list[str]) -> str:
+    return f"is {known[0]}" if len(known) == 1 else f"are {', '.join(known)}"
 
 
 def where(nest: Nest, loop: Loop) -> str:

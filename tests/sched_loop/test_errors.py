@@ -227,7 +227,12 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     ),
     "compute_at of nothing": (
         CHAIN, lambda s: s.compute_at("tt", "y.i"),
-        "compute_at(tt, y.i): there is no stage tt; did you mean t? (there are t)",
+        "compute_at(tt, y.i): there is no stage tt between inputs and results; did you mean t? "
+        "(there is t)",
+    ),
+    "compute_at where there is no stage": (
+        MATMUL, lambda s: s.compute_at("w", "C.i"),
+        "compute_at(w, C.i): there is no stage w between inputs and results; there is none",
     ),
     "compute_at itself": (
         CHAIN, lambda s: s.compute_at("t", "t.i"),
