@@ -424,6 +424,47 @@ parallel for y.i:
     )
 
 
+def test_compute_at_further_in_leaves_the_loops_around() -> None:
+    made = schedule("m[i] = max(x[i,j])\ny[i,j] = (x[i,j] - m[i]) * sum(x[i,l] - m[i])")
+    made = made.compute_at("y_sum", "y.i").split("y.j", 4, tail="separate")
+    check(
+        made.compute_at("y_sum", "y.jo").compute_at("m", "y.i"),
+        """
+for y.i:
+  m: f32 heap buffer
+  for m.i:
+    m[i] = f32(-inf)
+    for m.j:
+      m[i] max= x[i,j]
+  for y.jo = j // 4:
+    y_sum: f32 heap buffer
+    for y_sum.i:
+      y_sum[i] = f32(0.0)
+      for y_sum.l:
+        y_sum[i] += x[i,l] - m[i]
+    for y.ji in 0:4 = j % 4, tail separate:
+      y[i,j] = (x[i,j] - m[i]) * y_sum[i]
+""",
+    )
+
+
+def test_compute_at_takes_a_stage_out_of_joined_loops() -> None:
+    text = "t[i] = x[i] * 2\nu[i] = x[i] + 1\ny[i] = t[i] + t[i+1] + u[i]"
+    check(
+        schedule(text).compute_with("t", "u", "i").compute_at("t", "y.i"),
+        """
+u: f32 heap buffer
+for u.i:
+  u[i] = x[i] + f32(1.0)
+for y.i:
+  t: f32 heap buffer
+  for t.i:
+    t[i] = x[i] * f32(2.0)
+  y[i] = t[i] + t[i+1] + u[i]
+""",
+    )
+
+
 def test_compute_with() -> None:
     check(
         schedule(CHAIN).compute_with("t", "y", "i"),
