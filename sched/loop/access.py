@@ -5,6 +5,7 @@ What the analytic model and the tuner's sketches know about an operator. Sizes a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +19,14 @@ from ...algo.tensor_expr.op import Kernel, Stage
 class Group:
     """The stages of one loop nest: a pointwise stage, or init, update and final of a reduction.
 
-    `outs` are the loops shared by all of them, `reds` those of the reduction.
+    `outs` are the loops shared by all of them, `reds` those of the reduction. `shapes` and `sizes`
+    give extents and bytes of an element of every tensor.
     """
 
     name: str
     stages: tuple[Stage, ...]
     shapes: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, int]
 
     @cached_property
     def main(self) -> Stage:
@@ -60,6 +63,12 @@ class Group:
         for extent in self.extents.values():
             count *= extent
         return count
+
+    @cached_property
+    def footprint(self) -> int:
+        """Bytes of all tensors that the main stage touches, each whole."""
+        names = {self.main.tensor, *(a.tensor for a in self.reads)}
+        return sum(math.prod(self.shapes[n]) * self.sizes[n] for n in names)
 
     @cached_property
     def reads(self) -> tuple[Access, ...]:
@@ -113,7 +122,8 @@ def groups(kernel: Kernel) -> list[Group]:
             found[-1].append(stage)
         else:
             found.append([stage])
-    return [Group(stem(stages[0].name), tuple(stages), shapes) for stages in found]
+    sizes = {t.name: t.dtype.itemsize for t in kernel.tensors.values()}
+    return [Group(stem(stages[0].name), tuple(stages), shapes, sizes) for stages in found]
 
 
 def stem(name: str) -> str:

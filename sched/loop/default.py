@@ -20,7 +20,9 @@ from .machine import Machine
 from .schedule import Schedule
 from .sketch import Choice, Sketch, build
 
-WORTH_A_THREAD = 20_000.0  # additions; below this, starting threads costs more than it saves
+WORTH_A_THREAD = 30e-6  # seconds of one thread; below, waking others costs more than it saves
+ADDITIONS = 7e9  # a second and lane, roughly
+FROM_CACHE, FROM_MEMORY = 40e9, 12e9  # bytes a second and thread
 
 
 def default(
@@ -50,15 +52,15 @@ def _lanes(made: Kernel, group: Group, machine: Machine) -> int:
 def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:
     merge = () if join or group.reds else _merge(group, lanes)
     if merge:
-        return _walk(group, merge, machine)
+        return _walk(group, merge, lanes, machine)
     vector = _vector(group, lanes)
     if vector is None:
-        return Choice(outer=None if join else _outer(group, None, machine), join=join)
+        return Choice(outer=None if join else _outer(group, None, 1, machine), join=join)
     if join is not None:
         return Choice(vector=vector, join=join)
     tile, vectors = _register_tile(group, vector, lanes, machine)
-    outer = _outer(group, vector, machine)
-    if outer is None and _worth(group, machine) and vector in group.outs and not tile:
+    outer = _outer(group, vector, lanes, machine)
+    if outer is None and _worth(group, lanes, machine) and vector in group.outs and not tile:
         chunk = _chunk(group.extents[vector], machine)
         return Choice(vector=vector, outer=vector, chunk=chunk)
     return Choice(vector=vector, vectors=vectors, tile=tile, outer=outer)
@@ -76,11 +78,11 @@ def _merge(group: Group, lanes: int) -> tuple[str, ...]:
     return tuple(merged) if len(merged) > 1 else ()
 
 
-def _walk(group: Group, merge: tuple[str, ...], machine: Machine) -> Choice:
+def _walk(group: Group, merge: tuple[str, ...], lanes: int, machine: Machine) -> Choice:
     """A nest whose innermost indices are one walk through memory, run in lanes."""
     vector = "_".join(merge)
     outer = next((i for i in group.outs if i not in merge and group.extents[i] > 1), None)
-    if not _worth(group, machine):
+    if not _worth(group, lanes, machine):
         return Choice(vector=vector, merge=merge)
     if outer is not None:
         return Choice(vector=vector, merge=merge, outer=outer)
@@ -131,7 +133,9 @@ def _register_tile(
     extent = group.extents[vector]
     reuse = {i: sum(1 for a in group.reads if group.stride(a, i) == 0) for i in group.outs}
     useful = [i for i in group.outs if i != vector and group.extents[i] > 1 and reuse[i]]
-    if not group.reds or not useful:
+    if not group.reds:
+        return _transposing_tile(group, vector, lanes)
+    if not useful:
         return (), 0
     useful.sort(key=lambda i: (reuse[i], group.extents[i]), reverse=True)
     if vector in group.reds:
@@ -144,6 +148,19 @@ def _register_tile(
     return ((rows, _divisor(group.extents[rows], height)),), vectors if extent > lanes else 0
 
 
+def _transposing_tile(
+    group: Group, vector: str, lanes: int
+) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Where a read jumps along the lanes and is contiguous along another index, a block of that
+    index makes use of the whole of every cache line it touches."""
+    for access in group.reads:
+        if group.stride(access, vector) not in (0, 1):
+            for index in group.outs:
+                if index != vector and group.stride(access, index) == 1:
+                    return ((index, min(lanes, group.extents[index])),), 1
+    return (), 0
+
+
 def _divisor(extent: int, most: int) -> int:
     """The largest tile up to `most` that divides, unless that is under half of it."""
     most = min(extent, most)
@@ -151,13 +168,16 @@ def _divisor(extent: int, most: int) -> int:
     return exact if 2 * exact >= most else most
 
 
-def _worth(group: Group, machine: Machine) -> bool:
-    return machine.threads > 1 and group.work * group.cost >= WORTH_A_THREAD
+def _worth(group: Group, lanes: int, machine: Machine) -> bool:
+    """Is there enough work in the nest to share it out? `lanes` is 1 where nothing is in lanes."""
+    arithmetic = group.work * group.cost / (ADDITIONS * lanes)
+    rate = FROM_CACHE if 2 * group.footprint <= machine.l3 else FROM_MEMORY
+    return machine.threads > 1 and max(arithmetic, group.footprint / rate) >= WORTH_A_THREAD
 
 
-def _outer(group: Group, vector: str | None, machine: Machine) -> str | None:
+def _outer(group: Group, vector: str | None, lanes: int, machine: Machine) -> str | None:
     """The loop that is given to threads: the outermost that has enough iterations."""
-    if not _worth(group, machine):
+    if not _worth(group, lanes, machine):
         return None
     wide = [i for i in group.outs if i != vector and group.extents[i] >= 2 * machine.threads]
     some = [i for i in group.outs if i != vector and group.extents[i] >= machine.threads]

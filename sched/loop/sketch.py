@@ -121,9 +121,9 @@ class _Nest:
         if c.blocked is not None and blocked and self._split(c.blocked, c.block):
             names[c.blocked], after[c.blocked] = f"{c.blocked}o", f"{c.blocked}i"
         for index, height in c.tile:
-            if height >= self.extents[index] > 1:
-                inner.append(names.pop(index))
-            elif height > 1 and self._split(index, height):
+            height = min(height, self.extents[index])
+            # A block of everything leaves a loop of one iteration, which has a place for buffers.
+            if height > 1 and self._split(index, height):
                 names[index], after[index] = f"{index}o", f"{index}i"
                 inner.append(f"{index}i")
         width = c.chunk if c.outer == c.vector else c.vectors * self.lanes
