@@ -29,10 +29,11 @@ def _call(self: Schedule, *arrays: Any, out: Any = None) -> Any:
 def _on(self: Schedule, device: str) -> Callable[..., Any]:
     """The operator under this schedule on a GPU: "cuda:n", or "simt", one emulated on the host,
     which finds races. Takes and returns arrays of the host."""
+    from .codegen.gpu import parse_device, run_on
+
+    parse_device(device)
 
     def call(*arrays: Any) -> Any:
-        from .codegen.gpu import run_on
-
         return run_on(self.op, calls.arguments(self.op, arrays), self, device)
 
     return call

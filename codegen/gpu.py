@@ -48,17 +48,23 @@ def ptx_of(op: Op, types: Types, schedule: Schedule, target: str = "sm_80") -> s
     return nvptx.ptx(kernel_of(op, types, schedule), target)
 
 
+def parse_device(device: str) -> tuple[str, int]:
+    """Kind and number of a device: ("simt", 0) of "simt", ("cuda", 1) of "cuda:1"."""
+    kind, _, number = str(device).partition(":")
+    if kind not in ("simt", "cuda") or not (number or "0").isdecimal():
+        raise DeviceError(f"no device is called {device!r}; expected simt, simt:n, cuda or cuda:n")
+    return kind, int(number or 0)
+
+
 def run_on(op: Op, arrays: Sequence[Array], schedule: Schedule, device: str) -> Any:
     """The results of an operator on a device: "simt" (or "simt:n") emulates, "cuda:n" is a GPU.
 
     Raises `DeviceError` for a device that is not there, with what is missing.
     """
-    kind, _, number = device.partition(":")
-    if kind not in ("simt", "cuda") or not (number or "0").isdecimal():
-        raise DeviceError(f"no device is called {device!r}; expected simt, simt:n, cuda or cuda:n")
+    kind, number = parse_device(device)
     if kind == "simt":
         return emulate_op(op, arrays, schedule)
-    return run_op(op, arrays, schedule, int(number or 0))
+    return run_op(op, arrays, schedule, number)
 
 
 def emulate_op(op: Op, arrays: Sequence[Array], schedule: Schedule, seed: int = 0) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import add, const, mul, sub
+from .arguments import NewName
 from .extent import spans
 from .names import find_loop, fresh, index_of, prefix
 from .nest import Loop, Nest, Tree
@@ -30,7 +31,7 @@ class Fuse(Primitive):
     called: ClassVar[str] = "fuse"
     outer: str
     inner: str
-    into: str | None = None
+    into: NewName | None = None
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (self.outer, self.inner), {} if self.into is None else {"into": self.into}

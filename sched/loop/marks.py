@@ -129,7 +129,7 @@ class Vectorize(Mark):
     def legal(self, nest: Nest) -> None:
         if self.n is None:
             return super().legal(nest)
-        if type(self.n) is not int or self.n < 1:
+        if self.n < 1:
             raise ScheduleError(f"{self.who}: expected at least 1 lane, got {self.n!r}")
         for loop in find_loops(nest, self.loop, self.who):
             known = extent(nest, loop)

@@ -10,15 +10,24 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from .arguments import fit
 from .nest import Nest
 from .storage import place
 
 
 @dataclass(frozen=True)
 class Primitive(ABC):
-    """One step of a schedule. `called` is the method of `Schedule` that makes it."""
+    """One step of a schedule. `called` is the method of `Schedule` that makes it.
+
+    The types of the fields are the types of its arguments: what is not of them is refused.
+    """
 
     called: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            object.__setattr__(self, field.name, fit(self.called, type(self), field.name, value))
 
     @abstractmethod
     def legal(self, nest: Nest) -> None:

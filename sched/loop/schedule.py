@@ -86,7 +86,10 @@ class Schedule:
 
     def tile(self, loops: Mapping[str, int] | None = None, /, **factors: int) -> Schedule:
         """tile(i=8, j=48): for i: for j ==> for io: for jo: for ii: for ji. See `Tile`."""
-        return self.then(Tile((*(loops or {}).items(), *factors.items())))
+        named = tuple(factors.items())
+        if loops is not None:  # what is no mapping is refused by the primitive
+            named = (*loops.items(), *named) if isinstance(loops, Mapping) else loops
+        return self.then(Tile(named))
 
     def fuse(self, outer: str, inner: str, into: str | None = None) -> Schedule:
         """for io: for jo ==> for io_jo. See `Fuse`."""
@@ -94,7 +97,8 @@ class Schedule:
 
     def reorder(self, *order: str) -> Schedule:
         """Loops of one nest, outermost first. See `Reorder`."""
-        return self.then(Reorder(order))
+        listed = len(order) == 1 and isinstance(order[0], (list, tuple))
+        return self.then(Reorder(order[0] if listed else order))
 
     def vectorize(self, loop: str, n: int | None = None) -> Schedule:
         """Runs a loop in lanes; with n, splits it first. See `Vectorize`."""
@@ -128,7 +132,7 @@ class Schedule:
         layout: tuple[str, ...] | None = None,
     ) -> Schedule:
         """Keeps the tile of a tensor that loop `at` touches in a buffer there. See `Stage`."""
-        return self.then(Stage(tensor, at, scope, None if layout is None else tuple(layout)))
+        return self.then(Stage(tensor, at, scope, layout))
 
     def validate(self) -> None:
         """Checks the whole nest anew: dependences, concurrent loops, value flow."""

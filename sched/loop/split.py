@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import const, floordiv, mod
+from .arguments import NewName, Rule
 from .names import find_loops, fresh, index_of, prefix, where
 from .nest import Loop, Nest, Tree
 from .primitive import Primitive
@@ -28,7 +29,7 @@ class Split(Primitive):
     called: ClassVar[str] = "split"
     loop: str
     factor: int
-    into: tuple[str, str] | None = None
+    into: tuple[NewName, NewName] | None = None
     tail: str = "guard"
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -42,15 +43,13 @@ class Split(Primitive):
         return self.into or (f"{index}o", f"{index}i")
 
     def legal(self, nest: Nest) -> None:
-        if type(self.factor) is not int or self.factor < 1:
+        if self.factor < 1:
             raise ScheduleError(f"{self.who}: expected a factor of at least 1, got {self.factor!r}")
         if self.tail not in TAILS:
             raise ScheduleError(f"{self.who}: tail is guard or separate, not {self.tail!r}")
         outer, inner = self.names
-        if outer == inner or "." in outer + inner:
-            raise ScheduleError(
-                f"{self.who}: into names two different loops without dots, not {outer}, {inner}"
-            )
+        if outer == inner:
+            raise ScheduleError(f"{self.who}: into names two different loops, not {outer}, {inner}")
         for loop in find_loops(nest, self.loop, self.who):
             if loop.kind != "serial":
                 raise ScheduleError(
@@ -83,7 +82,7 @@ class Tile(Primitive):
     """
 
     called: ClassVar[str] = "tile"
-    factors: tuple[tuple[str, int], ...]
+    factors: Annotated[tuple[tuple[str, int], ...], Rule("{name: integer, ...}")]
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         plain = all(name.isidentifier() for name, _ in self.factors)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Access, Expr, Index, transform
+from .arguments import Rule
 from .carried import check_marks
 from .copies import copy, mirrored, plain
 from .flow import check_flow
@@ -49,7 +50,7 @@ class Stage(Primitive):
     tensor: str
     at: str
     scope: str = "stack"
-    layout: tuple[str, ...] | None = None
+    layout: tuple[Annotated[str, Rule("expression")], ...] | None = None
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         _, keywords = super().arguments()

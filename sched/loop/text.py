@@ -20,12 +20,12 @@ def calls(text: str) -> list[Call]:
         node: ast.expr = ast.parse(f"(_.{text.lstrip('.')})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
         reason = err.msg if isinstance(err, SyntaxError) else "too deep"
-        raise ScheduleError(f"not the text of a schedule ({reason}): {_short(text)}") from None
+        raise ScheduleError(f"not the text of a schedule ({reason}): {short(text)}") from None
     found: list[Call] = []
     while not isinstance(node, ast.Name):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             raise ScheduleError(
-                f'not the text of a schedule: {_short(text)}; expected calls as in .split("i", 8)'
+                f'not the text of a schedule: {short(text)}; expected calls as in .split("i", 8)'
             )
         found.append(_call(node, node.func.attr))
         node = node.func.value
@@ -44,11 +44,12 @@ def _literal(node: ast.expr, name: str) -> Any:
     except (ValueError, TypeError, RecursionError):
         raise ScheduleError(
             f"{name}: arguments in the text of a schedule are names in quotes, integers and "
-            f"tuples of them, not {_short(ast.unparse(node))}"
+            f"tuples of them, not {short(ast.unparse(node))}"
         ) from None
     return tuple(value) if isinstance(value, list) else value
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text on one line of at most 60 characters."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else line[:57] + "..."

@@ -243,7 +243,7 @@ def test_schedules_on_devices():
     np.testing.assert_allclose(schedule.on("simt")(a, b), a @ b, rtol=1e-5)
     assert ".visible .entry matmul" in schedule.source("ptx", I=64, J=64, K=64)
     with pytest.raises(DeviceError) as refused:
-        schedule.on("gpu")(a, b)
+        schedule.on("gpu")
     assert str(refused.value) == "no device is called 'gpu'; expected simt, simt:n, cuda or cuda:n"
     with pytest.raises(DeviceError) as refused:
         schedule(a, b)

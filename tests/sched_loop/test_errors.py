@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from diptych.algo.errors import Error, ScheduleError
 from diptych.algo.location import Loc
@@ -39,9 +40,50 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         MATMUL, lambda s: s.split("i", 0),
         "split(i, 0): expected a factor of at least 1, got 0",
     ),
-    "factor type": (
+    "a float for an integer": (
         MATMUL, lambda s: s.split("i", 2.0),
-        "split(i, 2.0): expected a factor of at least 1, got 2.0",
+        "split: argument factor: expected integer, got 2.0",
+    ),
+    "truth for an integer": (
+        MATMUL, lambda s: s.split("i", True),
+        "split: argument factor: expected integer, got True",
+    ),
+    "text for an integer": (
+        MATMUL, lambda s: s.vectorize("j", "8"),
+        "vectorize: argument n: expected integer or None, got '8'",
+    ),
+    "an array for a name": (
+        MATMUL, lambda s: s.unroll(np.zeros((40, 40))),
+        "unroll: argument loop: expected name, got array([[0., 0., 0., ..., 0., 0., 0.], "
+        "[0., 0., 0., ..., 0...",
+    ),
+    "nothing for a name": (
+        MATMUL, lambda s: s.stage("A", at=None),
+        "stage: argument at: expected name, got None",
+    ),
+    "one name of two": (
+        MATMUL, lambda s: s.split("i", 8, into=("a",)),
+        "split: argument into: expected (identifier, identifier) or None, got ('a',)",
+    ),
+    "names that are none": (
+        MATMUL, lambda s: s.split("i", 8, into=("a b", "x\ny")),
+        "split: argument into: expected (identifier, identifier) or None, got ('a b', 'x\\ny')",
+    ),
+    "a dotted name": (
+        MATMUL, lambda s: s.fuse("i", "j", into="C.ij"),
+        "fuse: argument into: expected identifier or None, got 'C.ij'",
+    ),
+    "a number to tile": (
+        MATMUL, lambda s: s.tile(8),
+        "tile: argument factors: expected {name: integer, ...}, got 8",
+    ),
+    "a float to tile by": (
+        MATMUL, lambda s: s.tile(i=8, j=2.5),
+        "tile: argument factors: expected {name: integer, ...}, got (('i', 8), ('j', 2.5))",
+    ),
+    "a layout that is one text": (
+        MATMUL, lambda s: s.stage("B", at="i", layout="k,j"),
+        "stage: argument layout: expected (expression, ...) or None, got 'k,j'",
     ),
     "tail": (
         MATMUL, lambda s: s.split("i", 8, tail="peel"),
@@ -49,7 +91,7 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     ),
     "into": (
         MATMUL, lambda s: s.split("i", 8, into=("a", "a")),
-        "split(i, 8, into=(a, a)): into names two different loops without dots, not a, a",
+        "split(i, 8, into=(a, a)): into names two different loops, not a, a",
     ),
     "clash": (
         MATMUL, lambda s: s.split("i", 8).split("j", 8, into=("io", "q")),

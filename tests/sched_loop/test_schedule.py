@@ -7,10 +7,12 @@ import pickle
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from diptych.algo.dtypes import f16, f64
 from diptych.algo.errors import FileFormatError, ScheduleError
 from diptych.algo.tensor_expr.parse import parse
+from diptych.algo.tensor_expr.trace import indices
 from diptych.sched.loop.schedule import PRIMITIVES, Schedule
 
 OP = parse("matmul(A: f32[M, K], B: f32[K, N]) -> C:\n    C[i,j] = sum(A[i,k] * B[k,j])")
@@ -37,6 +39,23 @@ def test_text_replays() -> None:
     for spelled in (text, text[1:], text.replace(".", "\n.").strip(), f"  {text}  "):
         assert Schedule.parse(OP, spelled) == fast()
     assert Schedule.parse(OP, "") == Schedule(OP)
+
+
+def test_arguments_may_be_indices_any_integers_and_lists() -> None:
+    i, j, k = indices("i j k")
+    made = (
+        Schedule(OP)
+        .tile({i: np.int64(8), "j": np.array(48)})
+        .reorder(["io", "jo", k, "ii", "ji"])
+        .stage("B", at=k, layout=[j // 16, k, j % 16])
+        .split(k, np.uint8(4), into=["ka", "kb"])
+    )
+    assert made.text == (
+        '.tile(i=8, j=48).reorder("io", "jo", "k", "ii", "ji")'
+        '.stage("B", at="k", layout=("j // 16", "k", "j % 16"))'
+        '.split("k", 4, into=("ka", "kb"))'
+    )
+    assert Schedule.parse(made.op, made.text) == made
 
 
 def test_equality_is_by_operator_and_primitives() -> None:
