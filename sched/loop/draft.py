@@ -26,7 +26,7 @@ class Draft:
     def __init__(
         self, op: Op, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int]
     ) -> None:
-        self.op = op
+        self.op, self.dtypes, self.sizes = op, dtypes, sizes
         self.kernel: Kernel = kernel(check(op), dtypes or {}, sizes)
         self.nest: Nest = initial(self.kernel)
         self.primitives: tuple[Primitive, ...] = ()
@@ -34,7 +34,7 @@ class Draft:
     @property
     def schedule(self) -> Schedule:
         """What has been built."""
-        return Schedule(self.op, self.primitives)
+        return Schedule(self.op, self.primitives).with_nest(self.nest, self.dtypes, self.sizes)
 
     def attempt(self, *steps: Primitive) -> bool:
         """Applies the steps if all of them are legal, else none."""

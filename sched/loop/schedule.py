@@ -24,6 +24,16 @@ from .split import Split, Tile
 from .stage import Stage
 from .validate import validate
 
+Key = tuple[frozenset[tuple[str, DType]] | None, frozenset[tuple[str, int]] | None]
+"""Element types and sizes for which a nest was made."""
+
+
+def _key(dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int] | None) -> Key:
+    return (
+        None if dtypes is None else frozenset(dtypes.items()),
+        None if sizes is None else frozenset(sizes.items()),
+    )
+
 
 class NoPrimitive(ScheduleError, AttributeError):
     """A primitive that this version does not have; also what `hasattr` looks for."""
@@ -40,7 +50,7 @@ class Schedule:
     __slots__ = ("_nest", "op", "primitives")
     op: Op
     primitives: tuple[Primitive, ...]
-    _nest: Nest | None
+    _nest: tuple[Key, Nest] | None
 
     def __init__(self, op: Op, primitives: tuple[Primitive, ...] = ()) -> None:
         set_ = object.__setattr__
@@ -54,8 +64,14 @@ class Schedule:
     def then(self, primitive: Primitive) -> Schedule:
         """The schedule with one more primitive, which is checked at once."""
         nest = primitive.step(self.nest())
-        new = Schedule(self.op, (*self.primitives, primitive))
-        object.__setattr__(new, "_nest", nest)
+        return Schedule(self.op, (*self.primitives, primitive)).with_nest(nest, None, None)
+
+    def with_nest(
+        self, nest: Nest, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int] | None
+    ) -> Schedule:
+        """The schedule, remembering the nest that its primitives made when they were checked."""
+        new = Schedule(self.op, self.primitives)
+        object.__setattr__(new, "_nest", (_key(dtypes, sizes), nest))
         return new
 
     def nest(
@@ -67,13 +83,13 @@ class Schedule:
 
         Without sizes they stay symbols.
         """
-        if dtypes is None and sizes is None and self._nest is not None:
-            return self._nest
+        if self._nest is not None and self._nest[0] == _key(dtypes, sizes):
+            return self._nest[1]
         nest = initial(kernel(check(self.op), dtypes or {}, sizes))
         for primitive in self.primitives:
             nest = primitive.step(nest)
-        if dtypes is None and sizes is None:
-            object.__setattr__(self, "_nest", nest)
+        if self._nest is None or (dtypes is None and sizes is None):
+            object.__setattr__(self, "_nest", (_key(dtypes, sizes), nest))
         return nest
 
     # The primitives. What each does stands at its class.

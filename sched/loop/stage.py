@@ -79,12 +79,8 @@ class Stage(Primitive):
 
     def _buffer(self, nest: Nest, loop: Loop) -> Buffer:
         """The buffer that holds the tensor under the loop: the accumulator, where there is one."""
-        under = [nest.stmts[name] for name in leaves(loop)]
-        used = {
-            name: b
-            for name, b in nest.buffers.items()
-            if set(touching(nest, name)) & {s.name for s in under}
-        }
+        under, users = set(leaves(loop)), touching(nest)
+        used = {name: b for name, b in nest.buffers.items() if under & set(users[name])}
         found = [buffer for buffer in used.values() if buffer.tensor == self.tensor]
         found = [used[name] for name in accumulators(nest, self.tensor) if name in used] or found
         if not found:
@@ -194,7 +190,7 @@ def _goes_out(
     """Is a value written under the loop that is wanted elsewhere?"""
     if nest.kernel.tensors[old.tensor].role == "output":
         return True
-    if any(name not in {s.name for s in inner} for name in touching(nest, old.name)):
+    if any(name not in {s.name for s in inner} for name in touching(nest)[old.name]):
         return True
     users = [(s, cell) for s in inner for cell in cells(s, old.name)]
     return _crosses(users, [s for s in inner if s.buffer == old.name], around, who)

@@ -8,28 +8,44 @@ element's coordinates, in the same way for every access, or be a repetition of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from ...algo.tensor_expr.expr import Expr, Index, accesses, indices_of, substitute
 from .nest import Loop, Nest, Stmt
 from .reads import Read, reads_in
-from .tree import common_loops
+from .tree import chains, common_loops
 
 
-def touching(nest: Nest, buffer: str) -> list[str]:
-    """The statements that read or write a buffer, in tree order of the mapping."""
-    return [name for name, stmt in nest.stmts.items() if any(cells(stmt, buffer))]
+def touching(nest: Nest) -> dict[str, list[str]]:
+    """The statements that read or write each buffer, in the order of the nest."""
+    found: dict[str, list[str]] = {name: [] for name in nest.buffers}
+    for name, stmt in nest.stmts.items():
+        for buffer in dict.fromkeys((stmt.buffer, *_accesses(stmt))):
+            found[buffer].append(name)
+    return found
 
 
 def cells(stmt: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
     """The coordinates at which a statement touches a buffer: written first, then read."""
     if stmt.buffer == buffer:
         yield stmt.lhs
-    for expr in (stmt.value, *stmt.lhs):
+    yield from _accesses(stmt).get(buffer, ())
+
+
+def _accesses(stmt: Stmt) -> Mapping[str, list[tuple[Expr, ...]]]:
+    return _accesses_in((stmt.value, *stmt.lhs))
+
+
+@lru_cache(maxsize=4096)
+def _accesses_in(exprs: tuple[Expr, ...]) -> Mapping[str, list[tuple[Expr, ...]]]:
+    """What expressions read, by tensor."""
+    found: dict[str, list[tuple[Expr, ...]]] = {}
+    for expr in exprs:
         for item in accesses(expr):
-            if item.tensor == buffer:
-                yield item.indices
+            found.setdefault(item.tensor, []).append(item.indices)
+    return found
 
 
 def reads(stmt: Stmt) -> tuple[Read, ...]:
@@ -46,10 +62,11 @@ def accumulators(nest: Nest, tensor: str) -> list[str]:
 def place(nest: Nest) -> Nest:
     """The nest with `at` of every buffer brought up to date with the tree."""
     buffers = {}
+    users, around_each = touching(nest), chains(nest.tree)
     for name, buffer in nest.buffers.items():
         if buffer.scope != "param":
-            stmts = touching(nest, name)
-            around = common_loops(nest.tree, stmts) if stmts else []
+            stmts = users[name]
+            around = common_loops([around_each[stmt] for stmt in stmts])
             if not buffer.pinned:
                 around = _private(nest, name, stmts, around)
             at = around[-1].name if around else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
@@ -100,11 +100,26 @@ def remove(tree: Tree, gone: set[str]) -> Tree | None:
             return replace(loop, values=values, body=body)
 
 
-def common_loops(tree: Tree, stmts: list[str]) -> list[Loop]:
-    """The loops around all of the statements, outermost first."""
-    chains = [around_stmt(tree, stmt) for stmt in stmts]
+def chains(tree: Tree) -> dict[str, tuple[Loop, ...]]:
+    """The loops around every statement, outermost first."""
+    found: dict[str, tuple[Loop, ...]] = {}
+    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(tree, ())]
+    while stack:
+        node, around = stack.pop()
+        match node:
+            case Leaf(stmt):
+                found[stmt] = around
+            case Seq(parts):
+                stack += [(part, around) for part in parts]
+            case Loop() as loop:
+                stack.append((loop.body, (*around, loop)))
+    return found
+
+
+def common_loops(around: Sequence[Sequence[Loop]]) -> list[Loop]:
+    """The loops that all of these chains begin with, outermost first."""
     out: list[Loop] = []
-    for level in zip(*chains, strict=False):
+    for level in zip(*around, strict=False):
         if any(loop is not level[0] for loop in level):
             break
         out.append(level[0])
