@@ -10,11 +10,12 @@ SEED ?= 0
 demo: $(VENV)/demo.stamp
 	$(BIN)/python -P examples/demo.py
 
+# Two workers, a file at a time: tests of a file may share what they count.
 test: $(VENV)/test.stamp
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-full: $(VENV)/test.stamp
-	DIPTYCH_TEST=full $(BIN)/pytest
+	DIPTYCH_TEST=full $(BIN)/pytest -n 2 --dist loadfile
 
 fuzz: $(VENV)/test.stamp
 	DIPTYCH_TEST=fuzz $(BIN)/pytest tests/properties --timeout=0
