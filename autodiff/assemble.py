@@ -26,7 +26,17 @@ from .elide import elide
 from .gather import own
 from .naming import named, rename_indices
 from .statements import Normal, is_recurrence, reads
-from .tidy import closure, mapped, needed, rereading, without_copies, without_duplicates
+from .tidy import (
+    closure,
+    mapped,
+    needed,
+    rereading,
+    reusing,
+    signed,
+    single,
+    without_copies,
+    without_duplicates,
+)
 
 
 def assemble(
@@ -54,16 +64,16 @@ def assemble(
     backward = [
         rereading(mapped(eq, lambda e: simplify(e, floats)), given)
         for c in every
-        for eq in c.equations()
+        for eq in map(single, c.equations())
     ]
-    backward = needed(without_copies(backward, returns, extents), returns)
+    backward = needed(reusing(without_copies(backward, returns, extents)), returns)
     equations = [*_forward(normal, backward, ties, saved), *backward]
     shapes = _shapes(op, checked, seeds, every, equations, saved)
     params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
-    equations = without_duplicates(equations, returns)
+    equations = [mapped(eq, signed) for eq in without_duplicates(equations, returns)]
     name = "_".join((op.name, *returns))
     return elide(Op(name, params, tuple(equations), tuple(returns), shapes))
 
@@ -177,10 +187,7 @@ def _params(
 ) -> tuple[Param, ...]:
     """The parameters of `op` that are read or say a size that is used, then those of `saved` that
     are read, then the cotangents."""
-    types = {p.name: p.type.dtype for p in op.params}
-    if all(types.values()):
-        known = {name: dtype for name, dtype in types.items() if dtype is not None}
-        types |= infer(checked, known)
+    types = known_types(checked)
     read = {a.tensor for eq in equations for a in reads(eq)}
     used = dict.fromkeys(sizes_of(_roots(equations, shapes)))
     names = [*(p.name for p in op.params), *(name for name in saved if name in read)]
@@ -198,6 +205,13 @@ def _params(
             kept.add(param.name)
             bound |= set(_sizes(param))
     return (*(p for p in primal if p.name in kept), *cotangents)
+
+
+def known_types(checked: Checked) -> dict[str, DType]:
+    """The element types of tensors that the annotations say, by name."""
+    params = checked.op.params
+    types = {p.name: p.type.dtype for p in params if p.type.dtype is not None}
+    return {**types, **infer(checked, types)} if len(types) == len(params) else types
 
 
 def annotation(dtype: DType | None, extents: Sequence[Expr]) -> TensorType:

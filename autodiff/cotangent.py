@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import is_affine, linear, normalize
 from ..algo.tensor_expr.build import add, both, compare, sub
 from ..algo.tensor_expr.expr import (
@@ -32,22 +33,30 @@ Region = tuple[tuple[Expr, Expr], ...]
 NOTHING = Const(0)
 
 
-def typed(value: int, like: Expr) -> Expr:
-    """A number of the element type of `like`, whatever that will be; `like` is not evaluated."""
-    return Call("where", (Const(False), like, Const(value)))
+def one(like: Expr, dtype: DType | None) -> Expr:
+    """1 in the element type of `like`: a constant if that is known, else what is 1 for every
+    number, NaN and infinity too."""
+    return Call("pow", (like, Const(0))) if dtype is None else Const(1, dtype)
+
+
+def zero(like: Expr, dtype: DType | None) -> Expr:
+    """0 in the element type of `like`."""
+    return Call("mul", (NOTHING, one(like, None))) if dtype is None else Const(0, dtype)
 
 
 @dataclass(slots=True)
 class Cotangent:
     """What is known so far of the cotangent of `tensor`, which `name` will hold.
 
-    `seed` is the element that the caller gives, for a returned tensor; `scatters` has a name for
+    `seed` is the element that the caller gives, for a returned tensor; `dtype` is the element type
+    where it is known; `scatters` has a name for
     each, of a tensor that holds that part where there are others.
     """
 
     tensor: str
     name: str
     shape: tuple[Expr, ...]
+    dtype: DType | None = None
     seed: Access | None = None
     terms: list[Term] = field(default_factory=list)
     scatters: dict[str, Scatter] = field(default_factory=dict)
@@ -76,7 +85,7 @@ class Cotangent:
         pieces = self._split(terms, full) if self._reads_itself() else [(full, terms)]
         for region, inside in pieces:
             parts = [*([self.seed] if self.seed else []), *map(_guarded, inside), *addends]
-            value: Expr = parts[0] if parts else typed(0, Access(self.tensor, self.lhs))
+            value: Expr = parts[0] if parts else zero(Access(self.tensor, self.lhs), self.dtype)
             for part in parts[1:]:
                 value = add(value, part)
             ranges = tuple(Range(place(dim).name, lo, hi) for dim, (lo, hi) in enumerate(region))

@@ -15,8 +15,8 @@ from ..algo.tensor_expr.build import compare, mul
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Range, Reduce, substitute
 from ..algo.tensor_expr.op import Checked, Equation, Op
-from .assemble import assemble
-from .cotangent import NOTHING, Cotangent, typed
+from .assemble import assemble, known_types
+from .cotangent import NOTHING, Cotangent, one
 from .derivatives import Guarded, pullback
 from .gather import Scatter, contributions, own
 from .statements import Normal, Statement, companion, fresh_name, normal
@@ -75,6 +75,7 @@ class _Reverse:
         self.taken = {*self.normal.shapes, *self.checked.sizes}
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
         self.ties: dict[str, list[Equation]] = {}
+        self.dtypes = known_types(self.checked)
         self.active = self._active()
         self.cotangents: dict[str, Cotangent] = {}
 
@@ -104,7 +105,7 @@ class _Reverse:
         if found is None:
             shape = self.normal.shapes[tensor]
             name = self._name(f"d{tensor}_total" if tensor in self.seeds else f"d{tensor}")
-            found = Cotangent(tensor, name, shape)
+            found = Cotangent(tensor, name, shape, self.dtypes.get(tensor))
             if tensor in self.seeds:
                 found.seed = Access(self.seeds[tensor], found.lhs)
             self.cotangents[tensor] = found
@@ -155,9 +156,10 @@ class _Reverse:
     def _ties(self, s: Statement) -> Access:
         """Counts, for each maximum (or minimum), the instances that attain it."""
         stored = Access(s.tensor, s.lhs)
-        one = Call("where", (compare("eq", s.body, stored), typed(1, stored), NOTHING))
+        dtype = self.dtypes.get(s.tensor)
+        attains = Call("where", (compare("eq", s.body, stored), one(stored, dtype), NOTHING))
         name = self._name(f"{s.tensor}_ties")
-        equation, shape, access = companion(name, s, one)
+        equation, shape, access = companion(name, s, attains)
         self.ties.setdefault(s.tensor, []).append(equation)
         self.normal.shapes[name] = shape or self.normal.shapes[s.tensor]
         return access

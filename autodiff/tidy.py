@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
-from ..algo.tensor_expr.expr import Access, Expr, Index, substitute, transform
+from ..algo.tensor_expr.affine import normalize
+from ..algo.tensor_expr.build import sub
+from ..algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    indices_of,
+    substitute,
+    transform,
+)
 from ..algo.tensor_expr.op import Equation
 from .statements import reads
 
@@ -17,6 +31,40 @@ def mapped(eq: Equation, change: Callable[[Expr], Expr]) -> Equation:
     return Equation(
         eq.tensor, tuple(map(change, eq.lhs)), change(eq.rhs), eq.ranges, where, eq.reducer
     )
+
+
+def single(eq: Equation) -> Equation:
+    """The equation with indices that take one value only replaced by it: `T[I-1] = ..`."""
+    values: dict[Expr, Expr] = {
+        Index(r.index): r.lo
+        for r in eq.ranges
+        if normalize(sub(r.hi, r.lo)) is Const(1) and not indices_of(r.lo)
+    }
+    if not values or eq.reducer is not None:
+        return eq
+    fixed = mapped(eq, lambda e: normalize(substitute(e, values)))
+    ranges = tuple(r for r in fixed.ranges if Index(r.index) not in values)
+    return Equation(eq.tensor, fixed.lhs, fixed.rhs, ranges, fixed.where)
+
+
+def signed(expr: Expr) -> Expr:
+    """Products and quotients with the sign at their first factor: `-a * b` for `-(a * b)`."""
+
+    def negated(item: Expr) -> Expr:
+        match item:
+            case Call("mul" | "div" as op, (first, second)):
+                return Call(op, (negated(first), second))
+            case Const(value, None) if type(value) in (int, float):
+                return Const(-value)
+        return Call("neg", (item,))
+
+    def rule(item: Expr) -> Expr:
+        match item:
+            case Call("neg", (Call("mul" | "div") as product,)):
+                return negated(product)
+        return item
+
+    return transform(expr, rule)
 
 
 def rereading(eq: Equation, sources: Mapping[str, str]) -> Equation:
@@ -97,6 +145,51 @@ def without_duplicates(equations: Sequence[Equation], returns: Sequence[str]) ->
         else:
             sources[eq.tensor] = known
     return out
+
+
+def reusing(equations: Sequence[Equation]) -> list[Equation]:
+    """Reads an earlier tensor where a sum's body says the same again: `db[f] = sum(dx[n,f])`.
+
+    The earlier tensor is defined by one equation over all its elements, and the sum runs over the
+    same ranges.
+    """
+    tensors = [eq.tensor for eq in equations]
+    earlier: list[Equation] = []
+    out: list[Equation] = []
+    for eq in equations:
+        out.append(mapped(eq, partial(_shortened, eq.ranges, earlier)))
+        plain = all(isinstance(i, Index) for i in eq.lhs) and len(set(eq.lhs)) == len(eq.lhs)
+        whole = plain and eq.where is None and eq.reducer is None and isinstance(eq.rhs, Call)
+        if whole and tensors.count(eq.tensor) == 1:
+            earlier.append(eq)
+    return out
+
+
+def _shortened(outer: Sequence[Range], earlier: Sequence[Equation], expr: Expr) -> Expr:
+    def rule(item: Expr) -> Expr:
+        if not isinstance(item, Reduce):
+            return item
+        ranges = {r.index: r for r in (*outer, *item.ranges)}
+        reads = (_read(eq, item.body, ranges) for eq in earlier)
+        body = next((access for access in reads if access is not None), item.body)
+        return Reduce(item.reducer, item.indices, body, item.ranges, item.where, item.dtype)
+
+    return transform(expr, rule)
+
+
+def _read(eq: Equation, body: Expr, ranges: Mapping[str, Range]) -> Access | None:
+    """The element of `eq`'s tensor that is `body`, whose indices have these ranges."""
+    mine, theirs = indices_of(eq.rhs), indices_of(body)
+    if len(mine) != len(theirs) or {Index(name) for name in mine} != set(eq.lhs):
+        return None
+    new: dict[Expr, Expr] = {Index(a): Index(b) for a, b in zip(mine, theirs, strict=True)}
+    own = {r.index: r for r in eq.ranges}
+    for a, b in zip(mine, theirs, strict=True):
+        if b not in ranges or (own[a].lo, own[a].hi) != (ranges[b].lo, ranges[b].hi):
+            return None
+    if substitute(eq.rhs, new) is not body:
+        return None
+    return Access(eq.tensor, tuple(new[i] for i in eq.lhs))
 
 
 def needed(equations: Iterable[Equation], returns: Iterable[str]) -> list[Equation]:

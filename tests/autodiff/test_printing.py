@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
 from diptych.autodiff.reverse import adjoint
 
@@ -43,24 +47,24 @@ O_dX(X: [N, C, X_2], W: [K, C, R], dO) -> dX:
     ("softmax", "x"): """
 softmax_dx(x: [I, J], dy: [I, J]) -> dx:
     m[i] = max(x[i,j])
-    m_ties[i] = sum(where(x[i,j] == m[i], where(False, m[i], 1), 0))
+    m_ties[i] = sum(where(x[i,j] == m[i], m[i]**0, 0))
     e[i,j] = exp(x[i,j] - m[i])
     y_sum[i] = sum(e[i,l])
     y[i,j] = e[i,j] / y_sum[i]
-    dy_sum[i] = sum(-(dy[i,j] * y[i,j] / y_sum[i]))
+    dy_sum[i] = sum(-dy[i,j] * y[i,j] / y_sum[i])
     de[i,j] = dy[i,j] / y_sum[i] + dy_sum[i]
-    dm[i] = sum(-(de[i,j] * e[i,j]))
+    dm[i] = sum(-de[i,j] * e[i,j])
     dx[i,j] = de[i,j] * e[i,j] + where(x[i,j] == m[i], dm[i] / m_ties[i], 0)
 """,
     ("layernorm", "x"): """
 layernorm_dx(x: [I, J], g: [J], dy: [I, J]) -> dx:
     m[i] = sum(x[i,j]) / J
     v[i] = sum((x[i,j] - m[i])**2) / J
-    dv[i] = sum(-((x[i,j] - m[i]) * (dy[i,j] * g[j]) * rsqrt(v[i] + 1e-05)\
- / (2 * (v[i] + 1e-05))))
+    dv[i] = sum(-(x[i,j] - m[i]) * (dy[i,j] * g[j]) * rsqrt(v[i] + 1e-05)\
+ / (2 * (v[i] + 1e-05)))
     dv_sum[i] = dv[i] / J
-    dm[i] = sum(-(dy[i,j] * g[j] * rsqrt(v[i] + 1e-05)))\
- + sum(-(dv_sum[i] * (2 * (x[i,j] - m[i]))))
+    dm[i] = sum(-dy[i,j] * g[j] * rsqrt(v[i] + 1e-05))\
+ + sum(-dv_sum[i] * (2 * (x[i,j] - m[i])))
     dm_sum[i] = dm[i] / J
     dx[i,j] = dy[i,j] * g[j] * rsqrt(v[i] + 1e-05) + dv_sum[i] * (2 * (x[i,j] - m[i]))\
  + dm_sum[i]
@@ -69,7 +73,7 @@ layernorm_dx(x: [I, J], g: [J], dy: [I, J]) -> dx:
 Y_dX(X: [X_0, X_1], dY) -> dX:
     dY: [X_0//2, X_1//2]
     Y[y,x] = max(X[2*y+p,2*x+q]) where y in 0:X_0//2, x in 0:X_1//2, p in 0:2, q in 0:2
-    Y_ties[y,x] = sum(where(X[2*y+p,2*x+q] == Y[y,x], where(False, Y[y,x], 1), 0))\
+    Y_ties[y,x] = sum(where(X[2*y+p,2*x+q] == Y[y,x], Y[y,x]**0, 0))\
  where p in 0:2, q in 0:2
     dX[z,u] = sum(where(X[z,u] == Y[y,x], dY[y,x] / Y_ties[y,x], 0),\
  where=(2 * y + p == z) & (2 * x + q == u)) where p in 0:2, q in 0:2
@@ -81,14 +85,14 @@ o_dW(W: [W_0, D], idx: [B, T], do: [B, T, D]) -> dW:
 """,
     ("cumsum", "x"): """
 cumsum_dx(dy: [N]) -> dx:
-    dx[i] = dy[i] where i in N-1:N
+    dx[N-1] = dy[N-1]
     dx[i] = dy[i] + dx[i+1] where i in 0:N-1
 """,
     ("rnn", "h0"): """
 rnn_dh0(x: [T, D], U: [D, D], h0: [D], dh: [T, D]) -> dh0:
     h[0,d] = h0[d]
     h[t,d] = tanh(x[t,d] + sum(U[d,e] * h[t-1,e])) where t in 1:T
-    dh_total[t,e] = dh[t,e] where t in T-1:T
+    dh_total[T-1,e] = dh[T-1,e]
     dh_total[t,e] = dh[t,e] + sum(U[d,e] * (dh_total[t+1,d] * (1 - h[t+1,d] * h[t+1,d])))\
  where t in 0:T-1
     dh0[d] = dh_total[0,d]
@@ -101,11 +105,11 @@ y_dx(x: [I, J], dy: [I]) -> dx:
 cross_entropy_dz(z: [B, O], label: [B], dloss: []) -> dz:
     dz_scattered: [B, O]
     m[n] = max(z[n,o])
-    m_ties[n] = sum(where(z[n,o] == m[n], where(False, m[n], 1), 0))
+    m_ties[n] = sum(where(z[n,o] == m[n], m[n]**0, 0))
     l_sum[n] = sum(exp(z[n,o] - m[n]))
     dloss_sum[] = dloss[] / B
     dl_sum[n] = dloss_sum[] / l_sum[n]
-    dm[n] = dloss_sum[] + sum(-(dl_sum[n] * exp(z[n,o] - m[n])))
+    dm[n] = dloss_sum[] + sum(-dl_sum[n] * exp(z[n,o] - m[n]))
     dz_scattered[n,label[n]] += -dloss_sum[] where n in 0:B
     dz[n,o] = dl_sum[n] * exp(z[n,o] - m[n]) + where(z[n,o] == m[n], dm[n] / m_ties[n], 0)\
  + dz_scattered[n,o]
@@ -126,13 +130,13 @@ pad_dx(x: [N], z: [M], dy: [M]) -> dx:
     ("max_of_triangle", "x"): """
 f_dx(x: [N, N], dy: [N]) -> dx:
     y[i] = max(x[i,k]) where k in i:N
-    y_ties[i] = sum(where(x[i,k] == y[i], where(False, y[i], 1), 0), where=k >= i)
+    y_ties[i] = sum(where(x[i,k] == y[i], y[i]**0, 0), where=k >= i)
     dx[i,k] = where(k >= i, where(x[i,k] == y[i], dy[i] / y_ties[i], 0), 0)\
  where i in 0:N, k in 0:N
 """,
     ("unread", "a"): """
 u_da(a: [N], dy: [N]) -> da:
-    da[y] = where(False, a[y], 0) where y in 0:N
+    da[y] = 0 * a[y]**0
 """,
 }  # fmt: skip
 
@@ -163,7 +167,7 @@ O_dX_dW(W: [K, C, R, S], dO, ddX: [N, C, X_2, X_3]) -> dW:
 """,
     ("cumsum", "x", "dy"): """
 cumsum_dx_ddy(ddx: [N]) -> ddy:
-    ddy[i] = ddx[i] where i in 0:1
+    ddy[0] = ddx[0]
     ddy[i] = ddx[i] + ddy[i-1] where i in 1:N
 """,
     ("embedding", "W", "do"): """
@@ -177,3 +181,38 @@ o_dW_ddo(idx: [B, T], ddW: [W_0, D]) -> ddo:
 def test_the_adjoint_of_an_adjoint(texts: dict[str, str], name: str, wrt: str, again: str) -> None:
     found = adjoint(adjoint(parse(texts[name]), wrt), again)
     assert found.text == SECOND[name, wrt, again].strip()
+
+
+def test_a_gradient_reads_another_that_it_sums() -> None:
+    op = parse("y[n,f] = max(x[n,f] + b[f], 0)", name="dense")
+    assert adjoint(op, ("x", "b")).text == """
+dense_dx_db(x: [N, F], b: [F], dy: [N, F]) -> dx, db:
+    dx[n,f] = where(x[n,f] + b[f] > 0, dy[n,f], where(x[n,f] + b[f] == 0, dy[n,f] / 2, 0))
+    db[f] = sum(dx[n,f])
+""".strip()
+    part = parse("y[n,f] = max(x[n,f] + b[f], 0) where n in 0:N\nz[] = sum(y[n,f], where=n < 3)")
+    assert "db[f] = sum(dx[n,f])" in adjoint(part, ("x", "b")).text
+
+
+def test_numbers_take_the_type_that_is_annotated() -> None:
+    op = parse("f(x: f32[I, J]) -> m:\n m[i] = max(x[i,j])")
+    assert adjoint(op, "x").text == """
+f_dx(x: f32[I, J], dm: f32[I]) -> dx:
+    m[i] = max(x[i,j])
+    m_ties[i] = sum(where(x[i,j] == m[i], f32(1), 0))
+    dx[i,j] = where(x[i,j] == m[i], dm[i] / m_ties[i], 0)
+""".strip()
+    unread = parse("f(x: f16[I]) -> y:\n y[i] = floor(x[i])")
+    assert adjoint(unread, "x").text == """
+f_dx(dy: f16[I]) -> dx:
+    dx[y] = f16(0) where y in 0:I
+""".strip()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_ties_are_counted_in_the_type_of_the_maximum(dtype: type[np.floating[Any]]) -> None:
+    op = parse("m[i] = max(x[i,j])")
+    x = np.array([[1, 3, 3], [np.inf, np.inf, np.inf], [0, 0, -1]], dtype)
+    found = interpret(adjoint(op, "x"), x, np.array([1, 3, 5], dtype))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, [[0, 0.5, 0.5], [1, 1, 1], [2.5, 2.5, 0]])
