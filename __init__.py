@@ -80,7 +80,7 @@ from .algo.tensor_expr.trace import tensor
 from .api import bind as _bind
 from .calls import op, schedules
 from .codegen.pool import threads
-from .gradients import grad, value_and_grad, vjp
+from .gradients import grad, jvp, value_and_grad, vjp
 from .programs import interpret, program
 from .sched.graph.schedule import GraphSchedule
 from .sched.loop.schedule import Schedule
@@ -93,7 +93,7 @@ __all__ = [
     "ParseError", "Program", "Schedule", "ScheduleError", "ShapeError", "TensorType",
     "UnsupportedError", "abs", "all", "any", "bf16", "bool_", "cast", "ceil", "cos", "erf",
     "exp", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32", "i64", "indices",
-    "interpret", "log", "max", "maximum", "min", "minimum", "op", "prod", "program", "rsqrt",
+    "interpret", "jvp", "log", "max", "maximum", "min", "minimum", "op", "prod", "program", "rsqrt",
     "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh", "tensor", "threads",
     "u8", "u16", "u32", "u64", "value_and_grad", "vjp", "where",
 ]  # fmt: skip

@@ -1,0 +1,121 @@
+"""vjp, jvp, grad and value_and_grad of operators, programs and functions, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+
+SEVERAL = dt.op("f(x, n) -> s, q:\n s[] = sum(x[i] * x[i] * n[i])\n q[i] = x[i] * n[i]")
+DENSE = dt.op("y[n,f] = sum(x[n,d] * w[d,f])", name="dense")
+SQUARE = dt.op("s = sum(y[n,f] * y[n,f])", name="square")
+X, N = np.arange(3.0), np.array([1, 2, 3])
+W = np.random.default_rng(0).random((2, 5, 4))
+
+
+def loss(params: dict[str, Any], x: Any) -> Any:
+    return SQUARE(DENSE(x, params["w"]))
+
+
+def both(params: dict[str, Any], x: Any) -> Any:
+    h = DENSE(x, params["w"])
+    return {"h": h, "s": SQUARE(h)}
+
+
+PARAMS, DATA = {"w": W[0].T[:, :2].copy()}, W[1]
+BY_W = 2 * DATA.T @ DATA @ PARAMS["w"]
+
+
+def test_vjp_of_several_results() -> None:
+    (s, q), pull = dt.vjp(SEVERAL, X, N)
+    assert s == 14 and (q == [0, 2, 6]).all()
+    dx, dn = pull((1.0, np.ones(3, np.float32)))
+    np.testing.assert_array_equal(dx, 2 * X * N + N)
+    assert dn is None and dx.dtype == np.float64
+
+
+def test_jvp() -> None:
+    results, tangents = dt.jvp(SEVERAL, (X, N), (np.ones(3), None))
+    assert results[0] == 14 and tangents[0] == 2 * (X * N).sum()
+    np.testing.assert_array_equal(tangents[1], N)
+    y, dy = dt.jvp(dt.op("y[i] = exp(x[i])"), (np.float32([0, 1]),), (np.ones(2),))
+    np.testing.assert_allclose(dy, y, rtol=1e-6)
+    assert dy.dtype == np.float32
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, dt.program])
+def test_gradients_of_functions_and_programs(wrap: Callable[..., Any]) -> None:
+    value, found = dt.value_and_grad(wrap(loss))(PARAMS, DATA)
+    np.testing.assert_allclose(value, np.sum((DATA @ PARAMS["w"]) ** 2))
+    np.testing.assert_allclose(found["w"], BY_W)
+    by_params, by_x = dt.grad(wrap(loss), (0, 1))(PARAMS, DATA)
+    np.testing.assert_allclose(by_params["w"], BY_W)
+    np.testing.assert_allclose(by_x, 2 * DATA @ PARAMS["w"] @ PARAMS["w"].T)
+    results, pull = dt.vjp(wrap(both), PARAMS, DATA)
+    pulled, _ = pull({"h": np.ones((5, 2)), "s": 2.0})
+    np.testing.assert_allclose(pulled["w"], DATA.T @ np.ones((5, 2)) + 2 * BY_W)
+    np.testing.assert_allclose(results["h"], DATA @ PARAMS["w"])
+
+
+def test_gradients_of_functions_inside_a_program() -> None:
+    @dt.program
+    def step(params: dict[str, Any], x: Any) -> Any:
+        value, grads = dt.value_and_grad(loss)(params, x)
+        return value, grads["w"]
+
+    np.testing.assert_allclose(step(PARAMS, DATA)[1], BY_W)
+
+
+PULL = dt.vjp(SEVERAL, X, N)[1]
+PULL_BOTH = dt.vjp(both, PARAMS, DATA)[1]
+REFUSED: dict[str, tuple[Callable[[], Any], type[dt.Error]]] = {
+    "vjp of f: expected a cotangent for each of s, q, 1 came": (
+        lambda: PULL(np.ones(3)), dt.GradientError),
+    "vjp of f: the cotangent of q has shape (4,), expected (3,)": (
+        lambda: PULL((1.0, np.ones(4))), dt.ShapeError),
+    "vjp of both: expected cotangents nested as the results are, {'h': *, 's': *}, came *": (
+        lambda: PULL_BOTH(np.ones(3)), dt.GradientError),
+    "vjp of both: the cotangent of result.h has shape (5, 3), expected (5, 2)": (
+        lambda: PULL_BOTH({"h": np.ones((5, 3)), "s": 1.0}), dt.ShapeError),
+    "jvp of f: expected primals and tangents as tuples, a ndarray and a ndarray came": (
+        lambda: dt.jvp(SEVERAL, X, N), dt.GradientError),
+    "jvp of f: 2 primals and 1 tangents came": (
+        lambda: dt.jvp(SEVERAL, (X, N), (X,)), dt.ShapeError),
+    "jvp of f: the tangent of x has shape (4,), expected (3,)": (
+        lambda: dt.jvp(SEVERAL, (X, N), (np.ones(4), None)), dt.ShapeError),
+    "f: no argument is a float, so there is no gradient": (
+        lambda: dt.jvp(SEVERAL, (N, N), (None, None)), dt.GradientError),
+    "jvp of loss: expected an operator; programs have gradients in reverse mode only, by dt.vjp": (
+        lambda: dt.jvp(loss, (PARAMS, DATA), (PARAMS, DATA)), dt.GradientError),
+    "grad of f: expected a scalar result, several results came; use dt.vjp": (
+        lambda: dt.grad(SEVERAL)(X, N), dt.GradientError),
+    "grad of f: expected the numbers of arguments below 2 to differentiate by, 5 came": (
+        lambda: dt.grad(SEVERAL, 5), dt.GradientError),
+    "grad of f: expected the numbers of arguments below 2 to differentiate by, 'x' came": (
+        lambda: dt.grad(SEVERAL, "x"), dt.GradientError),
+    "grad of 3: expected an operator, a program or a function": (
+        lambda: dt.grad(3), dt.GradientError),
+    "grad of both: expected one scalar result, came "
+    "{'h': <dense.y: f64[5,2]>, 's': <square.s: f64[]>}": (
+        lambda: dt.grad(both)(PARAMS, DATA), dt.GradientError),
+    "grad of loss: argument 2 was asked for, 2 came": (
+        lambda: dt.grad(loss, 2)(PARAMS, DATA), dt.GradientError),
+    "gradient of a value of type f64[5,2]: expected a scalar; reduce it first, or give its "
+    "cotangent as seed": (
+        lambda: dt.grad(lambda w, x: DENSE(x, w))(PARAMS["w"], DATA), dt.GradientError),
+    "grad of loss by argument 1: expected arrays of floats, a leaf of it is of type i64[3,4]": (
+        lambda: dt.grad(loss, 1)(PARAMS, np.ones((3, 4), int)), dt.GradientError),
+    "vjp of loss: no argument is an array of floats, so there is no gradient": (
+        lambda: dt.vjp(loss, {}, 3), dt.GradientError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    act, kind = REFUSED[message]
+    with pytest.raises(kind) as refused:
+        act()
+    assert str(refused.value) == message
