@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...algo.tensor_expr.affine import Interval, bounds, linear
-from ...algo.tensor_expr.expr import Access, Const, Expr, Index, accesses, walk
+from ...algo.tensor_expr.build import conjuncts, sub
+from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, walk
 from ...algo.tensor_expr.op import Kernel, Stage
 
 
@@ -43,6 +44,23 @@ class Group:
     def reds(self) -> tuple[str, ...]:
         """The indices that only the main stage runs over."""
         return tuple(r.index for r in self.main.ranges if r.index not in self.outs)
+
+    @cached_property
+    def solved(self) -> tuple[str, ...]:
+        """Indices of the output that equalities give from others by strides: y in 2*h + r == y.
+
+        The adjoint of a strided access has them. As loops of one iteration, innermost, they leave
+        the bounds of all others plain.
+        """
+        found: list[str] = []
+        for condition in conjuncts(self.main.where):
+            match condition:
+                case Call("eq", (a, b)) if (form := linear(sub(a, b))) is not None:
+                    steps = {index: form.of(Index(index)) for index in self.extents}
+                    strided = any(abs(steps[index]) > 1 for index in self.reds)
+                    ready = strided and not any(steps[index] for index in found)
+                    found += [index for index in self.outs if ready and abs(steps[index]) == 1][:1]
+        return tuple(found)
 
     @cached_property
     def extents(self) -> Mapping[str, int]:

@@ -53,6 +53,8 @@ def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Mac
     merge = () if join or group.reds else _merge(group, lanes)
     if merge:
         return _walk(group, merge, lanes, machine)
+    if group.solved and join is None:
+        return Choice(outer=_outer(group, None, 1, machine), solved=group.solved)
     vector = _vector(group, lanes)
     if vector is None:
         return Choice(outer=None if join else _outer(group, None, 1, machine), join=join)
@@ -179,8 +181,9 @@ def _outer(group: Group, vector: str | None, lanes: int, machine: Machine) -> st
     """The loop that is given to threads: the outermost that has enough iterations."""
     if not _worth(group, lanes, machine):
         return None
-    wide = [i for i in group.outs if i != vector and group.extents[i] >= 2 * machine.threads]
-    some = [i for i in group.outs if i != vector and group.extents[i] >= machine.threads]
+    free = [i for i in group.outs if i != vector and i not in group.solved]
+    wide = [i for i in free if group.extents[i] >= 2 * machine.threads]
+    some = [i for i in free if group.extents[i] >= machine.threads]
     return next(iter(wide or some), None)
 
 

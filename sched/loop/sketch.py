@@ -36,7 +36,8 @@ class Choice:
     tensors copied into panels there. `outer` is the index whose loop comes first and runs in
     parallel, in blocks of `chunk` iterations (0: no blocks). `join` computes the nest inside a loop
     of its consumer, a (consumer, index) pair: inside a block, where the index has blocks. None
-    leaves it where it is.
+    leaves it where it is. `solved` are indices that others determine: their loops, of one
+    iteration, go innermost.
     """
 
     vector: str | None = None
@@ -49,6 +50,7 @@ class Choice:
     outer: str | None = None
     chunk: int = 0
     join: tuple[str, str] | None = None
+    solved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class _Nest:
             if inside and self._split(c.outer, c.chunk):
                 names[c.outer] = f"{c.outer}o"
                 strip.append(f"{c.outer}i")
+        inner += [names.pop(i) for i in c.solved if i in names and i not in after]
         outer = [names[i] for i in self.outs if i in names]
         if c.outer is not None and names.get(c.outer) in outer:
             first = names[c.outer]
@@ -155,7 +158,7 @@ class _Nest:
             at = self.prefix + blocks[-1]
             if self.draft.attempt(Stage(tensor, at, "heap", self._panels(tensor))):
                 self._mark_copy(f"{tensor}.pack")
-        if group.reds and inner and outer:
+        if group.reds and inner and outer and not c.solved:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
     def _merge(self, indices: tuple[str, ...]) -> None:

@@ -28,3 +28,17 @@ def test_a_long_chain_is_walked_once_a_primitive(monkeypatch: pytest.MonkeyPatch
     text = "\n".join(f"u{n + 1}[i] = u{n}[i] * 3" for n in range(count))
     default(parse(text), {}, {"I": 8}, Machine())
     assert len(seen) <= 2 * 2 * count
+
+
+def test_what_strided_equalities_determine_goes_innermost() -> None:
+    """Otherwise every unrolled copy has conditions of its own, hundreds for a convolution."""
+    text = (
+        "back(x: [N, Y, Z], dy: [N, H, W], k: [R, S]) -> dx:\n"
+        "  dx[n,y,z] = sum(dy[n,h,w] * k[r,s], over=(h,w,r,s), where=(2*h+r == y) & (3*w+s == z))"
+        " where n in 0:N, y in 0:Y, z in 0:Z"
+    )
+    sizes = {"N": 4, "Y": 33, "Z": 50, "H": 16, "W": 16, "R": 3, "S": 5}
+    made = default(parse(text), {}, sizes, Machine(threads=2))
+    assert made.text == '.reorder("n", "h", "w", "r", "s", "y", "z").parallel("n")'
+    one = text.replace("2*h", "h").replace("3*w", "w")
+    assert "register" in default(parse(one), {}, sizes, Machine(threads=2)).text
