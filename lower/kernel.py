@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..algo import isl
-from ..algo.errors import UnsupportedError
+from ..algo.errors import ScheduleError, UnsupportedError
 from ..algo.isl import raw
 from ..algo.tensor_expr.expr import Expr, accesses
 from ..sched.loop.machine import Machine
@@ -20,6 +20,10 @@ QUOTA = 5_000_000
 """Operations of isl that one lowering may take: some seconds."""
 
 
+class Unlowered(ScheduleError, UnsupportedError):
+    """A nest for which isl does not give the right loops: another schedule is needed."""
+
+
 def lower(
     nest: Nest,
     name: str,
@@ -30,7 +34,7 @@ def lower(
 
     Parameters are the inputs that are read, in the operator's order, then its outputs. `strides`
     (in elements) is for parameters that are not dense; `machine` says how wide vectors are.
-    Raises `isl.Exhausted` where isl cannot cope with the nest.
+    Raises `Unlowered` where isl cannot cope with the nest.
     """
     return passes.run(translate(nest, name, strides), machine or Machine())
 
@@ -39,18 +43,24 @@ def translate(
     nest: Nest, name: str, strides: Mapping[str, tuple[int, ...]] | None = None
 ) -> ir.Function:
     """The function as isl's AST says it, before any pass."""
-    with isl.quota(QUOTA):
-        stored = windows(nest, strides)
-        body, visits = _generate(nest, stored, {})
-    if not complete(nest, visits):
+    try:
         with isl.quota(QUOTA):
-            known = {stmt.name: determined(stmt) for stmt in nest.stmts.values()}
-            body, visits = _generate(nest, stored, known)
+            stored = windows(nest, strides)
+            body, visits = _generate(nest, stored, {})
         if not complete(nest, visits):
-            raise UnsupportedError(
-                f"{name}: isl generates loops that miss instances of this nest; "
-                f"split or reorder fewer loops over indices that others determine"
-            )
+            with isl.quota(QUOTA):
+                known = {stmt.name: determined(stmt) for stmt in nest.stmts.values()}
+                body, visits = _generate(nest, stored, known)
+            if not complete(nest, visits):
+                raise Unlowered(
+                    f"{name}: isl generates loops that miss instances of this nest; "
+                    f"split or reorder fewer loops over indices that others determine"
+                )
+    except isl.Exhausted:
+        raise Unlowered(
+            f"{name}: isl finds no loops for this nest within {QUOTA} operations; "
+            f"split or fuse fewer loops"
+        ) from None
     return ir.Function(name, _params(nest, stored), body)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from diptych.algo.errors import InternalError, UnsupportedError
+from diptych.algo.errors import InternalError, ScheduleError, UnsupportedError
 from diptych.algo.tensor_expr.expr import Const, Index
 from diptych.lower.ir import Alloc, Block, For, If, Update, walk
 from diptych.lower.ir_parse import parse_expr
@@ -518,11 +518,21 @@ def test_instances_that_are_missing_are_noticed(make):
 
 def test_nests_that_stay_incomplete_are_refused(make, monkeypatch):
     monkeypatch.setattr("diptych.lower.kernel.complete", lambda nest, visits: False)
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(ScheduleError) as caught:
         lower(make.matmul(8, 48, 5), "mm")
     assert str(caught.value) == (
         "mm: isl generates loops that miss instances of this nest; split or reorder fewer loops "
         "over indices that others determine"
+    )
+    assert isinstance(caught.value, UnsupportedError)
+
+
+def test_nests_that_exhaust_isl_are_refused(make, monkeypatch):
+    monkeypatch.setattr("diptych.lower.kernel.QUOTA", 1000)
+    with pytest.raises(ScheduleError) as caught:
+        lower(make.matmul(8, 48, 5), "mm")
+    assert str(caught.value) == (
+        "mm: isl finds no loops for this nest within 1000 operations; split or fuse fewer loops"
     )
 
 
