@@ -200,7 +200,8 @@ def _compile(
     function = lower(nest, symbol(op.name), _elements(signature, form), signature.machine)
     if not form.aligned:
         function = _unaligned(function)
-    debug.say(3, f"loop IR:\n{print_function(function)}")
+    text = print_function(function)
+    debug.say(3, f"loop IR:\n{text}")
     emitted = emit(function, jit.host_target(), noalias=form.separate)
     entry.add_entry(emitted, form.aligned)
     start = time.perf_counter()
@@ -213,7 +214,7 @@ def _compile(
         debug.say(5, f"assembly:\n{source.asm}")
     names = [p.name for p in op.params]
     facts = {
-        "function": print_function(function),
+        "function": text,
         "reads": [names.index(p.name) for p in function.params if p.name in names],
         "sites": emitted.sites,
         "parallel": emitted.parallel,
