@@ -21,7 +21,7 @@ from .specialize import Signature, symbol
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]
-MACHINE = Machine(vector_bytes=16, registers=128)
+MACHINE = Machine(vector_bytes=16, registers=128, grid=True)
 """A GPU thread as lowering sees it: its widest access has 16 bytes."""
 
 

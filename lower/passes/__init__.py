@@ -43,7 +43,7 @@ def _plain(apply: Callable[[Function], Function]) -> Pass:
 PASSES: tuple[Pass, ...] = (
     _plain(simplify),
     _plain(flatten),
-    _plain(axes),
+    Pass("axes", lambda function, machine: axes(function, machine.grid)),
     _plain(simplify),
     _plain(barriers),
     _plain(hoist),

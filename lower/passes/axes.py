@@ -39,14 +39,18 @@ from ..ir import (
 )
 from ..ranges import most_iterations, span, values_of
 from .deal import deal
-from .private import private
+from .private import check_blocks, private
 
 ORDER = ("block.z", "block.y", "block.x", "thread.z", "thread.y", "thread.x")
 
 
-def axes(function: Function) -> Function:
-    """The function with each of its nests over GPU axes as the program of one thread."""
-    if not _bound(function.body):
+def axes(function: Function, grid: bool = False) -> Function:
+    """The function with each of its nests as the program of one thread of a grid.
+
+    A function without loops over GPU axes stays as it is, unless it is for a `grid`: at some sizes
+    all such loops are empty and gone.
+    """
+    if not (grid or _bound(function.body)):
         return function
     return Function(function.name, function.params, _top(function.body))
 
@@ -71,6 +75,10 @@ class Bound:
 
 def _bound(stmt: Stmt) -> bool:
     return any(isinstance(item, For) and item.kind in AXES for item in walk(stmt))
+
+
+def _shares(stmt: Stmt) -> bool:
+    return any(isinstance(item, Alloc) and item.buffer.scope == "shared" for item in walk(stmt))
 
 
 def _collect(stmt: Stmt, known: Mapping[str, Interval], found: dict[str, list[Bound]]) -> None:
@@ -144,7 +152,7 @@ class _Thread:
         `guard` must hold where it is executed; it is put around the innermost statements.
         `loops` are those around, for what is known of their variables.
         """
-        if not _bound(stmt):
+        if not (_bound(stmt) or _shares(stmt)):
             return self.leaf(stmt, have, guard, loops)
         if any(accesses(expr) for expr in _control(stmt)):
             inner = self.convert_inside(stmt, have, None, loops)
@@ -173,7 +181,9 @@ class _Thread:
                             f"of those"
                         )
                     self.shared.append(buffer)
-                    return self.convert(body, have, guard, loops)
+                    inner = self.convert(body, have, guard, loops)
+                    self.check_blocks(buffer, inner, have, loops)
+                    return inner
                 if buffer.scope in ("heap", "stack") and missing:
                     raise ScheduleError(
                         f"{buffer.name} is on the {buffer.scope}, outside of the loops bound to "
@@ -182,11 +192,19 @@ class _Thread:
                         f"at={(loops[-1].var if loops else '...')!r}, scope='shared')"
                     )
                 inner = self.convert(body, have, guard, loops)
+                self.check_blocks(buffer, inner, have, loops)
                 if buffer.scope in ("register", "local") and missing:
                     around = (*self.axis_loops(), *loops)
                     return private(buffer, inner, [self.names[a] for a in missing], around)
                 return Alloc(buffer, inner)
         return rebuild(stmt, lambda s: self.convert(s, have, guard, loops))
+
+    def check_blocks(
+        self, buffer: Buffer, inner: Stmt, have: frozenset[str], loops: tuple[For, ...]
+    ) -> None:
+        """Each block has a buffer that is not global for itself: none may need another's."""
+        blocks = [self.names[a] for a in self.sizes if a.startswith("block") and a not in have]
+        check_blocks(buffer, inner, blocks, (*self.axis_loops(), *loops))
 
     def leaf(
         self, stmt: Stmt, have: frozenset[str], guard: Expr | None, loops: tuple[For, ...]

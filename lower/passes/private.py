@@ -30,7 +30,7 @@ def private(buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[Fo
     the loops outside. Raises `ScheduleError` where two threads use one cell.
     """
     uses = [touch for touch in touches(body, Place(around)) if touch.buffer == buffer.name]
-    _check(buffer, uses, threads, around)
+    _check(buffer, uses, threads, around, "thread")
     shares = [
         _share([(use.cell[axis], known_of(use.loops)) for use in uses], threads)
         for axis in range(len(buffer.shape))
@@ -102,16 +102,32 @@ def _share(
     return (min(lows), max(highs)) if common else None
 
 
-def _check(
-    buffer: Buffer, uses: Sequence[Touch], threads: Sequence[str], around: tuple[For, ...]
+def check_blocks(
+    buffer: Buffer, body: Stmt, blocks: Sequence[str], around: tuple[For, ...]
 ) -> None:
-    fixed = frozenset(loop.var for loop in around if loop.var not in threads)
-    meeting = Meeting(threads)
+    """Raises `ScheduleError` where two blocks use one cell of a buffer that each has of its own.
+
+    `blocks` are the variables of the block axes whose loops are inside the allocation.
+    """
+    uses = [touch for touch in touches(body, Place(around)) if touch.buffer == buffer.name]
+    _check(buffer, uses, blocks, around, "block")
+
+
+def _check(
+    buffer: Buffer,
+    uses: Sequence[Touch],
+    axes: Sequence[str],
+    around: tuple[For, ...],
+    owner: str,
+) -> None:
+    fixed = frozenset(loop.var for loop in around if loop.var not in axes)
+    meeting = Meeting(axes)
     for use in uses:
         for other in uses:
             if use.write and meeting.conflict(use, other, fixed):
+                wider = ", or use scope shared" if owner == "thread" else ""
                 raise ScheduleError(
-                    f"{buffer.scope} buffer {buffer.name}: several threads use one cell, and each "
-                    f"thread has its own; bind the loops of every statement that uses it to the "
-                    f"same thread axes, or use scope shared"
+                    f"{buffer.scope} buffer {buffer.name}: several {owner}s use one cell, and each "
+                    f"{owner} has its own; bind the loops of every statement that uses it to the "
+                    f"same {owner} axes{wider}"
                 )

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.expr import Expr, Index, substitute
-from .carried import check_dependence, check_marks
+from .carried import check_dependence
 from .copies import own_dims
 from .dependences import dependences
-from .flow import check_flow
 from .names import find_loop, index_of, suggest_from
 from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves, loops
 from .primitive import Primitive
@@ -20,7 +19,7 @@ from .regions import region
 from .relations import from_data
 from .storage import accumulators, cells, place, reads
 from .tree import around_loop, edit, remove, seq, steps_to, with_tree
-from .validate import check_change
+from .validate import check_change, check_storage
 from .witness import at
 
 
@@ -84,8 +83,7 @@ class ComputeAt(Primitive):
         for dep in dependences(nest.kernel.stages):
             if names & {dep.src, dep.dst}:
                 check_dependence(after, dep, self.who)
-        check_marks(after, self.who)
-        check_flow(after, (b.tensor for b in after.buffers.values() if b.pinned), self.who)
+        check_storage(after, self.who)
 
     def _group(self, nest: Nest) -> list[Stmt]:
         """The statements that compute the tensor and its accumulator, in program order."""

@@ -3,8 +3,8 @@
 Dependences say that instances run in the right order. Once values live in copies, that is not
 enough: for every access isl finds the last write before it, among all writes to the tensor and
 all copies into the buffer that is read. That must exist, and be a write to the same piece of
-storage: the same buffer, in the same iteration of the loop under which the buffer lives. Then the
-piece holds the newest value, by induction over time.
+storage: the same buffer, in the same iteration of the loop under which the buffer lives, and on a
+GPU of the same block (`blocks`). Then the piece holds the newest value, by induction over time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.expr import Expr
+from .blocks import dividing, position
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
 from .relations import domain, from_data, primed, symbols, text
 from .storage import in_coordinates, reads
@@ -94,15 +95,24 @@ def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> No
             writes = _union(_map(s, [text(e) for e in s.cell], sizes) for s in sources)
             flow = _flow(_reading(nest, reader, sizes), writes, order)
             stale = flow.get_must_no_source().domain()
-            problem = "which nothing has written yet"
+            problem, remedy = "which nothing has written yet", ""
             if stale.is_empty():
                 same = _union(
                     _same_storage(nest, reader, s, sizes)
                     for s in sources
                     if s.buffer == reader.buffer
                 )
-                stale = flow.get_must_dependence().reverse().subtract(same).domain()
-                problem = "which does not hold the newest value"
+                last = flow.get_must_dependence().reverse()
+                stale = last.subtract(same).domain()
+                problem, remedy = "which does not hold the newest value", ""
+                axes = dividing(nest).get(reader.buffer, ())
+                if stale.is_empty() and axes:
+                    stale = last.subtract(_same_block(nest, reader, sources, axes, sizes)).domain()
+                    problem = f"which another {axes[0]} has written, in a buffer of its own"
+                    remedy = (
+                        "; bind the loops of all that use the buffer to the same axes, "
+                        "or stage inside of them"
+                    )
             if stale.is_empty():
                 return
             point = _first(stale, reader.stmt.dims)
@@ -114,7 +124,7 @@ def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> No
     cell = element(reader.buffer, reader.cell, point, point)
     stmt = reader.stmt
     who_reads = stmt.name if is_copy(nest, stmt) else instance(stmt, point, point)
-    raise ScheduleError(f"{who}: {who_reads} reads {cell}, {problem}{at(stmt)}")
+    raise ScheduleError(f"{who}: {who_reads} reads {cell}, {problem}{at(stmt)}{remedy}")
 
 
 def _check_end(nest: Nest, tensor: str, sources: list[Role], who: str) -> None:
@@ -193,6 +203,19 @@ def _same_storage(nest: Nest, reader: Role, writer: Role, sizes: Sequence[str]) 
     such = f" : {' and '.join(conditions)}" if conditions else ""
     params = f"[{', '.join(map(isl.ident, sizes))}] -> " if sizes else ""
     return isl.parse_union_map(f"{params}{{ {source} -> {target}{such} }}")
+
+
+def _same_block(
+    nest: Nest, reader: Role, writers: list[Role], axes: tuple[str, ...], sizes: Sequence[str]
+) -> raw.UnionMap:
+    """From reads to the instances of writers at the same position on block axes."""
+
+    def at_position(role: Role) -> raw.Map:
+        return position(nest, role.stmt.name, axes, sizes, role.space)
+
+    read = at_position(reader)
+    pairs = (read.apply_range(at_position(role).reverse()) for role in writers)
+    return _union(pair.to_union_map() for pair in pairs)
 
 
 def _union(parts: Iterable[raw.UnionMap]) -> raw.UnionMap:

@@ -10,7 +10,8 @@ class Machine:
     """A CPU as the default schedules and the lowering see it; defaults are a generic AVX2 core.
 
     `vector_bytes` is the width of a vector register, `registers` how many there are; `l1`, `l2`
-    and `l3` are bytes of data cache for a core (l3 shared); `threads` run at once.
+    and `l3` are bytes of data cache for a core (l3 shared); `threads` run at once. `grid` says
+    that this is one thread of a GPU's grid.
     """
 
     vector_bytes: int = 32
@@ -19,6 +20,7 @@ class Machine:
     l2: int = 512 << 10
     l3: int = 8 << 20
     threads: int = 1
+    grid: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register."""

@@ -21,6 +21,7 @@ from .regions import Cell
 from .relations import from_data, primed, same_element
 from .storage import accumulators, cells, place, reads, touching
 from .tree import around_loop, around_stmt, edit, seq
+from .validate import check_blocks
 from .witness import at, first_pair
 
 SCOPES = ("stack", "register", "heap", "shared", "local")
@@ -76,6 +77,7 @@ class Stage(Primitive):
         after = place(self.apply(nest))
         check_flow(after, [buffer.tensor], self.who)
         check_marks(after, self.who)
+        check_blocks(after, self.who)
 
     def _buffer(self, nest: Nest, loop: Loop) -> Buffer:
         """The buffer that holds the tensor under the loop: the accumulator, where there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .blocks import check_shared, dividing
 from .carried import check_dependence, check_marks, check_order
 from .dependences import dependences
 from .flow import check_flow
@@ -12,15 +13,24 @@ def validate(nest: Nest, who: str = "schedule") -> None:
     """Raises `ScheduleError` unless the nest computes what its kernel says."""
     for dep in dependences(nest.kernel.stages):
         check_dependence(nest, dep, who)
-    _check_storage(nest, who)
+    check_storage(nest, who)
 
 
 def check_change(before: Nest, after: Nest, who: str) -> None:
     """Raises unless `after`, which runs the same statements in another order, is still right."""
     check_order(before, after, who)
-    _check_storage(after, who)
+    check_storage(after, who)
 
 
-def _check_storage(nest: Nest, who: str) -> None:
+def check_storage(nest: Nest, who: str) -> None:
+    """Raises unless loops that run at once may, and values are found where they are read."""
     check_marks(nest, who)
     check_flow(nest, (b.tensor for b in nest.buffers.values() if b.pinned), who)
+    check_blocks(nest, who)
+
+
+def check_blocks(nest: Nest, who: str) -> None:
+    """Raises unless every block and thread of a GPU finds its values in its own buffers."""
+    check_shared(nest, who)
+    divided = dividing(nest)
+    check_flow(nest, (b.tensor for name, b in nest.buffers.items() if name in divided), who)

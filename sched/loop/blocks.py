@@ -1,0 +1,97 @@
+"""Buffers that a GPU has several of: one for each block of the grid, or for each thread.
+
+Memory between loops over the grid is global only where it is an argument or lies around the whole
+kernel. Any other buffer is a block's own (shared) or a thread's own, and a loop bound to a block
+axis inside the buffer's loop divides it: what is written at one position on the axis is not there
+at another. What stands under no loop over an axis runs at its first position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from ...algo.errors import ScheduleError
+from ...algo.isl import make_map, raw
+from .nest import Buffer, Loop, Nest, loops
+from .relations import domain, text
+from .storage import touching
+from .tree import around_loop, around_stmt, loop_named
+
+BLOCK, THREAD = "block.", "thread."
+
+
+def dividing(nest: Nest) -> dict[str, tuple[str, ...]]:
+    """The block axes that divide each buffer, of those that some axis divides."""
+    if not any(loop.kind.startswith(BLOCK) for loop in loops(nest.tree)):
+        return {}
+    users = touching(nest)
+    found: dict[str, tuple[str, ...]] = {}
+    for name, buffer in nest.buffers.items():
+        if buffer.scope == "param" or (buffer.at is None and buffer.scope in ("heap", "stack")):
+            continue
+        outer = {loop.name for loop in _down_to(nest, buffer)}
+        axes = {
+            loop.kind
+            for stmt in users[name]
+            for loop in around_stmt(nest.tree, stmt)
+            if loop.name not in outer and loop.kind.startswith(BLOCK)
+        }
+        if axes:
+            found[name] = tuple(sorted(axes))
+    return found
+
+
+def position(
+    nest: Nest, stmt: str, axes: tuple[str, ...], sizes: Sequence[str], space: str
+) -> raw.Map:
+    """{ space[dims] -> [position on each axis] } of the instances of a statement."""
+    return reduce(
+        raw.Map.flat_range_product, (_on_axis(nest, stmt, axis, sizes, space) for axis in axes)
+    )
+
+
+def _on_axis(nest: Nest, name: str, axis: str, sizes: Sequence[str], space: str) -> raw.Map:
+    """The value of the loop over the axis, counted from the first one in the same iteration."""
+    stmt = nest.stmts[name]
+    around = around_stmt(nest.tree, name)
+    loop = next((item for item in around if item.kind == axis), None)
+    if loop is None:
+        return make_map(stmt.dims, ["0"], domain(stmt), sizes, (space, ""))
+    outer = around[: around.index(loop)]
+    values = [_values(nest, [*outer, loop], other, sizes, "").range() for other in loop.values]
+    every = reduce(raw.Set.union, values)
+    first = (
+        raw.Map.from_range(every)
+        .move_dims(raw.dim_type.in_, 0, raw.dim_type.out, 0, len(outer))
+        .lexmin()
+    )
+    here = _values(nest, outer, name, sizes, space).apply_range(first)
+    return _values(nest, [loop], name, sizes, space).sum(here.neg())
+
+
+def _values(nest: Nest, chain: list[Loop], name: str, sizes: Sequence[str], space: str) -> raw.Map:
+    stmt = nest.stmts[name]
+    images = [text(loop.values[name]) for loop in chain]
+    return make_map(stmt.dims, images, domain(stmt), sizes, (space, ""))
+
+
+def _down_to(nest: Nest, buffer: Buffer) -> list[Loop]:
+    """The loops of whose iterations each has a buffer of its own."""
+    if buffer.at is None:
+        return []
+    return [*around_loop(nest.tree, buffer.at), loop_named(nest.tree, buffer.at)]
+
+
+def check_shared(nest: Nest, who: str) -> None:
+    """Raises where a shared buffer lies in a loop over threads, where no other thread sees it."""
+    for buffer in nest.buffers.values():
+        if buffer.scope != "shared":
+            continue
+        for loop in _down_to(nest, buffer):
+            if loop.kind.startswith(THREAD):
+                raise ScheduleError(
+                    f"{who}: {buffer.tensor} is shared by the threads of a block, but lives in "
+                    f"loop {buffer.at}, which one thread runs (loop {loop.name} is bound to "
+                    f"{loop.kind}); stage it outside of that loop, or use scope register or local"
+                )
