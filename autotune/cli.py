@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import math
 import platform
 import re
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from ..algo import debug
 from ..algo.dtypes import BY_NAME, DType, f32
-from ..algo.errors import Error, OpError, ShapeError
+from ..algo.errors import Error, InternalError, OpError, ShapeError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
@@ -32,17 +36,74 @@ def autotune(argv: list[str] | None = None) -> int:
     """The `autotune` command."""
     args = _parser().parse_args(argv)
     try:
-        return _tune(args)
-    except Error as error:
-        print(f"autotune: {error}", file=sys.stderr)
-        return 2
+        return _reporting("autotune", lambda: _tune(args))
     except KeyboardInterrupt:
         print(f"autotune: interrupted; the best so far is in {args.output}", file=sys.stderr)
         return 130
 
 
+def _reporting(command: str, act: Callable[[], int]) -> int:
+    """The exit code of `act`; what it raises as a message. A bug of ours keeps its traceback where
+    the debug level is 1 or more."""
+    try:
+        return act()
+    except InternalError as error:
+        code, message = 1, str(error)
+    except Error as error:
+        code, message = 2, str(error)
+    except MemoryError as error:
+        code, message = 2, f"{error or 'out of memory'}; give smaller sizes"
+    except OSError as error:
+        code, message = 2, f"{error.filename or 'the system'}: {error.strerror or error}"
+    except Exception as error:
+        if debug.level():
+            raise
+        kind = type(error).__name__
+        code, message = 1, f"{kind}: {error} (a bug; DIPTYCH_DEBUG=1 shows where)"
+    print(f"{command}: {message}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Mistakes are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} came; expected a number of seconds above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} came; expected an integer of at least 1")
+    return int(text)
+
+
+def _writable(text: str) -> Path:
+    """A path at which a file can be written, tried before the search begins."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; expected the name of a file")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text} cannot be written: {path.parent}: {error.strerror}"
+        ) from None
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="autotune", description="Searches schedules and writes the best one to a file."
     )
     parser.add_argument("target", help="file.py:name, or an operator's text")
@@ -50,12 +111,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-i", "--input", action="append", default=[], metavar="A=f32[64,64]")
     parser.add_argument("--inputs", metavar="file.py:function", help="example inputs of a program")
     parser.add_argument("--both", action="store_true", help="graph and loop schedules together")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE")
-    parser.add_argument("--time", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--trials", type=int, default=None, help="stop after so many candidates")
-    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("-o", "--output", required=True, type=_writable, metavar="FILE")
+    parser.add_argument("--time", type=_seconds, default=60.0, metavar="SECONDS")
+    parser.add_argument("--trials", type=_count, default=None, help="stop after so many candidates")
+    parser.add_argument("--threads", type=_count, default=None)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--records", metavar="FILE", help="keep measurements here, and resume")
+    parser.add_argument(
+        "--records", type=_writable, metavar="FILE", help="keep measurements here, and resume"
+    )
     return parser
 
 
@@ -64,11 +127,11 @@ def _tune(args: argparse.Namespace) -> int:
     from .tune import tune_op, tune_program
 
     file, name = _split(args.target)
-    found = load(file, name) if name else parse(args.target)
+    found = load(file, name) if name or file.endswith(".py") else parse(args.target)
     settings: dict[str, Any] = {
-        "output": Path(args.output), "seconds": args.time, "trials": args.trials,
+        "output": args.output, "seconds": args.time, "trials": args.trials,
         "threads": args.threads, "seed": args.seed,
-        "records": Path(args.records) if args.records else None,
+        "records": args.records,
     }  # fmt: skip
     if isinstance(found, Op):
         if args.both:
@@ -84,8 +147,8 @@ def _tune(args: argparse.Namespace) -> int:
         raise OpError(f"{args.target} is a {type(found).__name__}, not an operator or a program")
     gain = result.default_seconds / result.seconds
     print(
-        f"{args.output}: {result.seconds * 1e3:.3f} ms, {gain:.2f} x the default schedule, "
-        f"after {result.trials} trials ({len(result.failures)} dropped)"
+        f"{args.output}: {result.seconds * 1e3:.3f} ms, {gain:.2f} x the default schedule "
+        f"when measured again, after {result.trials} trials ({len(result.failures)} dropped)"
     )
     return 0
 
@@ -140,22 +203,25 @@ def op_types(
 
 def diptych(argv: list[str] | None = None) -> int:
     """The `diptych` command: show, verify, doctor."""
-    parser = argparse.ArgumentParser(prog="diptych", description="Schedule files and the system.")
+    parser = _Parser(prog="diptych", description="Schedule files and the system.")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("show", "print a schedule file"), ("verify", "check that it applies")):
         commands.add_parser(name, help=text).add_argument("file")
     commands.add_parser("doctor", help="versions, devices and settings")
     args = parser.parse_args(argv)
     try:
-        if args.command == "doctor":
-            print(doctor())
-        else:
-            from .files import show, verify
+        return _reporting("diptych", lambda: _command(args))
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        return 0
 
-            print(show(Path(args.file)) if args.command == "show" else verify(Path(args.file)))
-    except Error as error:
-        print(f"diptych: {error}", file=sys.stderr)
-        return 2
+
+def _command(args: argparse.Namespace) -> int:
+    from .files import show, verify
+
+    if args.command == "doctor":
+        print(doctor())
+    else:
+        print(show(Path(args.file)) if args.command == "show" else verify(Path(args.file)))
     return 0
 
 

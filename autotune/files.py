@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..algo.errors import FileFormatError
+from ..algo.errors import FileFormatError, OpError
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
 from ..sched.loop.schedule import Schedule
@@ -42,7 +42,10 @@ def operator(path: Path) -> Op:
     body = [line.removeprefix(_INDENT) for line in lines if line.startswith(_INDENT)]
     if not body:
         raise FileFormatError(f"{path}: the header has no operator text, so nothing can be checked")
-    return parse("\n".join(body))
+    try:
+        return parse("\n".join(body))
+    except OpError as error:
+        raise FileFormatError(f"{path}: damaged: the operator in its header: {error}") from None
 
 
 def _read(path: Path) -> str:

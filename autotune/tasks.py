@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -142,7 +145,8 @@ class ProgramTask:
         """Imports the program and makes its inputs."""
         self.program = load(self.file, self.name)
         made = load(self.inputs_file, self.inputs_name)
-        made = made() if callable(made) else made
+        if callable(made):
+            made = _users(self.inputs_file, f"{self.inputs_name}() raised", made)
         self.inputs = made if isinstance(made, tuple) else (made,)
 
     def prepare(self) -> None:
@@ -183,11 +187,32 @@ def load(file: str, name: str) -> Any:
         raise OpError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    if not hasattr(module, name):
-        known = ", ".join(sorted(n for n in vars(module) if not n.startswith("_")))
-        raise OpError(f"{file} has no {name}; it defines {known}")
+    _users(file, "importing it raised", partial(spec.loader.exec_module, module))
+    if not name or not hasattr(module, name):
+        known = sorted(
+            n for n, v in vars(module).items() if n[0] != "_" and not isinstance(v, ModuleType)
+        )
+        given = f"it has no {name}" if name else "the name is missing"
+        raise OpError(f"{file}: {given}; expected {file}:NAME, it defines {', '.join(known)}")
     return getattr(module, name)
+
+
+def _users(file: str, what: str, act: Callable[[], Any]) -> Any:
+    """What the user's code in `file` gives; what it raises as an `OpError` with the line."""
+    try:
+        return act()
+    except SyntaxError as error:
+        line = f":{error.lineno}" if error.lineno and _is(error.filename, file) else ""
+        raise OpError(f"{file}{line}: {what} SyntaxError: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        steps = traceback.extract_tb(error.__traceback__)
+        lines = [step.lineno for step in steps if _is(step.filename, file)]
+        line = f":{lines[-1]}" if lines else ""
+        raise OpError(f"{file}{line}: {what} {type(error).__name__}: {error}") from error
+
+
+def _is(name: str | None, file: str) -> bool:
+    return name is not None and Path(name).resolve() == Path(file).resolve()
 
 
 def _types(arrays: list[np.ndarray[Any, Any]]) -> Any:

@@ -110,5 +110,5 @@ def _figures(found: Found, threads: int) -> dict[str, str]:
         "default ms": f"{found.default_seconds * 1e3:.4g}",
         "threads": str(threads),
         "machine": host_name(),
-        "trials": str(found.trials),
+        "found after trials": str(found.trials),
     }

@@ -51,6 +51,7 @@ class Convention:
     """How a function is called: its parameters, and a quick way for plain positional calls."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = str(getattr(function, "__name__", "program"))
         self.signature = inspect.signature(function)
         parameters = self.signature.parameters.values()
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -60,7 +61,10 @@ class Convention:
         """Every parameter's argument by name, defaults included, in the order of the parameters."""
         if not kwargs and self._plain is not None and len(args) == len(self._plain):
             return dict(zip(self._plain, args, strict=True))
-        bound = self.signature.bind(*args, **kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise GraphError(f"{self.name}{self.signature}: {error}") from None
         bound.apply_defaults()
         return dict(bound.arguments)
 

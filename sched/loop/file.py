@@ -122,6 +122,11 @@ def _check_header(op: Op, path: Path, lines: list[str]) -> None:
         raise FileFormatError(f"{path}: damaged: its header has no line '# op: ...'")
     if fingerprint != op.fingerprint:
         made_for = "\n".join(line[4:] for line in lines if line.startswith("#   "))
+        if made_for == op.text:
+            raise FileFormatError(
+                f"{path}: damaged: the line '# op: {fingerprint}' is not the fingerprint of the "
+                "operator under it"
+            )
         raise FileFormatError(f"{path}: made for another operator:\n{made_for}\nnot for\n{op.text}")
 
 

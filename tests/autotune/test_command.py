@@ -74,6 +74,105 @@ def test_mistakes_exit_with_2(
     assert capsys.readouterr().err == message
 
 
+FILE = """import diptych as dt, numpy as np
+mm = dt.op("C[i,j] = sum(A[i,k] * B[k,j])", name="mm")
+prog = dt.program(lambda x, w: mm(x, w), name="prog")
+def bad():
+    raise RuntimeError("no data here")
+def few():
+    return np.ones((2, 2), np.float32)
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["t.py"], "t.py: the name is missing; expected t.py:NAME, it defines bad, few, mm, prog"),
+        (["t.py:q"], "t.py: it has no q; expected t.py:NAME, it defines bad, few, mm, prog"),
+        (["t.py:bad"], "t.py:bad is a function, not an operator or a program"),
+        (["bad.py:f"], "bad.py:1: importing it raised SyntaxError: invalid syntax"),
+        (
+            ["missing.py:f"],
+            "missing.py: no such file (expected file.py:name, or operator text)",
+        ),
+        (
+            ["raises.py:f"],
+            "raises.py:2: importing it raised ZeroDivisionError: division by zero",
+        ),
+        (
+            ["t.py:prog"],
+            "a program needs --inputs file.py:function, which returns its arguments",
+        ),
+        (
+            ["t.py:prog", "--inputs", "t.py:bad"],
+            "t.py:5: bad() raised RuntimeError: no data here",
+        ),
+        (
+            ["t.py:prog", "--inputs", "t.py:few"],
+            "<lambda>(x, w): missing a required argument: 'w'",
+        ),
+        (["t.py:mm", "-s", "I=-8"], "-s 'I=-8': expected NAME=NUMBER, such as M=1024"),
+        (
+            ["t.py:mm", "-s", "I=9999999", "-s", "K=9999999", "-s", "J=1"],
+            "Unable to allocate 728. TiB for an array with shape (9999999, 9999999) and data type "
+            "float64; give smaller sizes",
+        ),
+    ],
+)
+def test_files_and_inputs_that_do_not_work_exit_with_2(
+    args: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(FILE)
+    Path("bad.py").write_text("def f(:")
+    Path("raises.py").write_text("x = 1\ny = x / 0\n")
+    assert autotune([*args, "-o", "unused.sched"]) == 2
+    assert capsys.readouterr().err == f"autotune: {message}\n"
+
+
+MORE = "(autotune --help tells more)\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--time", "0"], "argument --time: 0 came; expected a number of seconds above 0"),
+        (["--time", "-3"], "argument --time: -3 came; expected a number of seconds above 0"),
+        (["--time", "nan"], "argument --time: nan came; expected a number of seconds above 0"),
+        (["--time", "x"], "argument --time: x came; expected a number of seconds above 0"),
+        (["--trials", "0"], "argument --trials: 0 came; expected an integer of at least 1"),
+        (["--threads", "0"], "argument --threads: 0 came; expected an integer of at least 1"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["-o", "."], "argument -o/--output: . is a folder; expected the name of a file"),
+        (
+            ["-o", "no/such/x.sched"],
+            "argument -o/--output: no/such/x.sched cannot be written: no/such: No such file or "
+            "directory",
+        ),
+        (
+            ["--records", "no/such/r"],
+            "argument --records: no/such/r cannot be written: no/such: No such file or directory",
+        ),
+    ],
+)
+def test_the_command_line_is_checked_before_the_search(
+    args: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as refused:
+        autotune([TEXT, "-o", "x.sched", *args])
+    assert refused.value.code == 2
+    assert capsys.readouterr().err == f"autotune: {message} {MORE}"
+
+
 def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path) -> None:
     """R46, thin: exit code 130 within 2 s, a loadable file, no process left over."""
     file = tmp_path / "mm.sched"

@@ -1,0 +1,119 @@
+"""Schedule files that are not as they should be, and what the commands and calls say (R50)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.autotune.cli import diptych
+
+TEXT = "C[i,j] = sum(A[i,k] * B[k,j])"
+KNOWN = (
+    "bind, compute_at, compute_with, fuse, parallel, reorder, split, stage, tile, unroll, vectorize"
+)
+LOOPS = "C.io, C.ii, C.j, C.k"
+FINGERPRINT = dt.op(TEXT).fingerprint
+
+# What is done to the file, and the message, in which PATH stands for the file.
+DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
+    "newer format": (
+        lambda s: s.replace("format 1", "format 9"),
+        "PATH: written in format 9 by diptych 0.1.0; this version reads format 1; a newer Diptych "
+        "reads it",
+    ),
+    "cut off": (
+        lambda s: s.removesuffix("# end\n"), "PATH: cut off: its last line is not '# end'"),
+    "unknown step": (
+        lambda s: s.replace("# end", 'swizzle("i")\n# end'),
+        f"PATH:6: there is no primitive swizzle; this version has {KNOWN}",
+    ),
+    "unknown loop": (
+        lambda s: s.replace("# end", 'split("C.q", 3)\n# end'),
+        f"PATH:6: split(C.q, 3): there is no loop C.q; did you mean C.k? (loops: {LOOPS})",
+    ),
+    "not a call": (
+        lambda s: s.replace("# end", "split(3,\n# end"),
+        "PATH:6: not the text of a schedule ('(' was never closed): split(3,",
+    ),
+    "fingerprint": (
+        lambda s: s.replace("# op: ", "# op: 00"),
+        f"PATH: damaged: the line '# op: 00{FINGERPRINT}' is not the fingerprint of the operator "
+        "under it",
+    ),
+    "index expression": (
+        lambda s: s.replace("A[i,k]", "A[k,i]"),
+        f"PATH: damaged: the line '# op: {FINGERPRINT}' is not the fingerprint of the operator "
+        "under it",
+    ),
+    "operator text": (
+        lambda s: s.replace("sum(A", "sum((A"),
+        "PATH: damaged: the operator in its header: <text>:1: '(' is never closed\n"
+        "    C[i,j] = sum((A[i,k] * B[k,j])\n                ^",
+    ),
+    "nothing": (
+        lambda s: "", "PATH: the header has no operator text, so nothing can be checked"),
+    "graph": (
+        lambda s: "# diptych graph schedule, format 1\n# program: p\n# end\n",
+        "PATH: a graph schedule is checked against its program; load it there with "
+        "program.with_schedule(file)",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mm.sched"
+    dt.op(TEXT).schedule().split("i", 8).save(path)
+    return path
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_r50_a_damaged_file_is_one_error(
+    case: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, message = DAMAGED[case]
+    file.write_text(change(file.read_text()))
+    assert diptych(["verify", str(file)]) == 2
+    assert capsys.readouterr().err == f"diptych: {message.replace('PATH', str(file))}\n"
+
+
+def test_r50_an_operator_that_has_changed(file: Path) -> None:
+    changed = dt.op("C[i,j] = sum(A[k,i] * B[k,j])")
+    with pytest.raises(dt.FileFormatError) as refused:
+        changed.with_schedule(file)
+    assert str(refused.value) == (
+        f"{file}: made for another operator:\n{TEXT}\nnot for\nC[i,j] = sum(A[k,i] * B[k,j])"
+    )
+
+
+def test_r50_unknown_fields_and_other_machines_are_for_readers(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = file.read_text().replace("split", "# machine: another\n# colour: red\nsplit")
+    file.write_text(text)
+    assert diptych(["verify", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 1 primitive of C, all legal\n"
+    a = np.ones((9, 4), np.float32)
+    np.testing.assert_array_equal(dt.op(TEXT).with_schedule(file, strict=True)(a, a.T), a @ a.T)
+
+
+def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junk = tmp_path / "junk"
+    junk.write_bytes(bytes(range(256)))
+    said = {}
+    for path in (junk, tmp_path, tmp_path / "missing"):
+        for command in ("show", "verify"):
+            assert diptych([command, str(path)]) == 2
+            said[command, path.name] = capsys.readouterr().err.replace(f"{tmp_path}", "")
+    assert set(said.values()) == {
+        "diptych: /junk: not a schedule file: it is not text\n",
+        "diptych: : Is a directory\n",
+        "diptych: /missing: no such file\n",
+    }
+    with pytest.raises(SystemExit) as refused:
+        diptych(["frobnicate"])
+    assert refused.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
