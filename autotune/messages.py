@@ -10,7 +10,7 @@ from typing import IO, Any
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A trial's end: `seconds` is the median time of a run, None if the candidate was dropped."""
+    """A trial's end: `seconds` is the least time of a run, None if the candidate was dropped."""
 
     seconds: float | None
     reason: str = ""

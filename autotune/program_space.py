@@ -56,6 +56,10 @@ class ProgramSpace:
         """Default fusion, nothing recomputed, default loops."""
         return {"fuse": (), "apart": (), "recompute": (), "loops": {}}
 
+    def seeds(self) -> list[Point]:
+        """Each recomputation by itself."""
+        return [self.default() | {"recompute": (node,)} for node in self.kept]
+
     def sample(self, rng: random.Random) -> Point:
         """A few random steps from the default."""
         point = self.default()

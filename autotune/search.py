@@ -29,6 +29,9 @@ class Space(Protocol):
     def default(self) -> Point:
         """The point to start from; its text is the default schedule."""
 
+    def seeds(self) -> list[Point]:
+        """Points to measure before any search, the most promising first."""
+
     def sample(self, rng: random.Random) -> Point:
         """A random point."""
 
@@ -93,9 +96,15 @@ class Search:
         queue: list[tuple[Point | None, str]] = [
             (None, r.candidate) for r in sorted(known, key=lambda r: r.seconds or 0.0)[:3]
         ]
+        seeds = self.space.seeds()
         while time.monotonic() - start < self.seconds and (
             self.trials is None or found.trials < self.trials
         ):
+            if not queue and seeds:
+                seed = seeds.pop(0)
+                written = self.space.text(seed)
+                queue = [] if written is None or written in seen else [(seed, written)]
+                continue
             if not queue:
                 queue = self._propose(rng, measured, seen, ranker, start + self.seconds)
                 if not queue:

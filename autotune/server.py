@@ -47,7 +47,7 @@ def trial(task: Any, candidate: str, best: float | None) -> Outcome:
             break
         if len(times) >= 1000:
             break
-    return Outcome(sorted(times)[len(times) // 2])
+    return Outcome(min(times))  # what others do on the machine only adds
 
 
 def forked(task: Any, candidate: str, best: float | None, timeout: float) -> Outcome:

@@ -40,6 +40,30 @@ class LoopSpace:
         """The analytic model's choices."""
         return dict(self.first)
 
+    def seeds(self) -> list[Point]:
+        """Points worth trying first: register tiles of other shapes and packed panels, for the nest
+        that does the most work."""
+        group = max(self.groups, key=lambda g: g.work * g.cost)
+        first: Choice = self.first[group.name]
+        if not first.tile or first.vector not in group.outs:
+            return []
+        (index, _), *_ = first.tile
+        panels = tuple(
+            dict.fromkeys(
+                a.tensor
+                for a in group.reads
+                if group.stride(a, first.vector) == 1 and group.stride(a, index) == 0
+            )
+        )
+        blocked = max(group.reds, key=lambda i: group.extents[i])
+        out: list[Point] = []
+        for vectors, height in ((2, 8), (3, 8), (2, 12), (4, 6), (2, 14), (1, 12)):
+            tile = replace(first, vectors=vectors, tile=((index, height),))
+            packed = replace(tile, pack=panels, outer=first.vector)
+            for choice in (tile, packed, replace(packed, blocked=blocked, block=256)):
+                out.append(self.first | {group.name: choice})
+        return out
+
     def sample(self, rng: random.Random) -> Point:
         """Every nest chosen at random."""
         return {g.name: self._random(g, rng) for g in self.groups}

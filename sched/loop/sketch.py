@@ -33,11 +33,11 @@ class Choice:
     lanes, `vectors` how many registers wide its inner loop is (0: the whole loop is one vector
     loop, which lowering cuts). `tile` gives further indices whose blocks are unrolled inside, for
     reuse in registers. `block` splits the reduction `blocked` for the caches, and `pack` names
-    tensors copied into panels there. `outer` is the index whose loop comes first and runs in
-    parallel, in blocks of `chunk` iterations (0: no blocks). `join` computes the nest inside a loop
-    of its consumer, a (consumer, index) pair: inside a block, where the index has blocks. None
-    leaves it where it is. `solved` are indices that others determine: their loops, of one
-    iteration, go innermost.
+    tensors copied into panels there, or without blocks for each iteration of the outermost loop.
+    `outer` is the index whose loop comes first and runs in parallel, in blocks of `chunk`
+    iterations (0: no blocks). `join` computes the nest inside a loop of its consumer, a
+    (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is.
+    `solved` are indices that others determine: their loops, of one iteration, go innermost.
     """
 
     vector: str | None = None
@@ -128,7 +128,9 @@ class _Nest:
             if height > 1 and self._split(index, height):
                 names[index], after[index] = f"{index}o", f"{index}i"
                 inner.append(f"{index}i")
-        width = c.chunk if c.outer == c.vector else c.vectors * self.lanes
+        width = c.vectors * self.lanes
+        if c.outer == c.vector and c.chunk:
+            width = c.chunk
         if c.vector is not None and 0 < width < self.extents[c.vector]:
             if self._split(c.vector, width):
                 names[c.vector], after[c.vector] = f"{c.vector}o", f"{c.vector}i"
@@ -154,10 +156,7 @@ class _Nest:
             reds = [names[i] for i in group.reds if i in names]
             inner = [n for n in inner if n not in in_lanes] + in_lanes
         self._reorder([*blocks, *outer, *reds, *inner])
-        for tensor in c.pack if blocks else ():
-            at = self.prefix + blocks[-1]
-            if self.draft.attempt(Stage(tensor, at, "heap", self._panels(tensor))):
-                self._mark_copy(f"{tensor}.pack")
+        self._pack(blocks, outer)
         if group.reds and inner and outer and not c.solved:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
@@ -174,12 +173,20 @@ class _Nest:
             self.outs[at : at + 2] = [one]
             name = one
 
-    def _mark_copy(self, stem: str) -> None:
-        """A packing copy runs in lanes and, where anything does, in parallel."""
+    def _pack(self, blocks: list[str], outer: list[str]) -> None:
+        """Copies into panels for a whole block, else for an iteration of the outermost loop."""
+        at = blocks[-1:] or outer[:1]
+        for tensor in self.choice.pack if at else ():
+            scope, layout = ("heap", self._panels(tensor)) if blocks else ("stack", None)
+            if self.draft.attempt(Stage(tensor, self.prefix + at[0], scope, layout)):
+                self._mark_copy(f"{tensor}.pack", shared=bool(blocks))
+
+    def _mark_copy(self, stem: str, *, shared: bool) -> None:
+        """A packing copy runs in lanes and, where all threads use it, in parallel."""
         copying = [loop for loop in loops(self.draft.nest.tree) if loop.name.startswith(stem)]
         if len(copying) > 1:
             self.draft.attempt(Vectorize(copying[-1].name))
-            if self.choice.outer is not None:
+            if shared and self.choice.outer is not None:
                 self.draft.attempt(Parallel(copying[0].name))
 
     def _panels(self, tensor: str) -> tuple[str, ...] | None:
