@@ -49,7 +49,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(hoist),
     Pass("strip", strip),
     _plain(separate),
-    _plain(unroll),
+    Pass("unroll", unroll),
     Pass("accumulate", accumulate),
     Pass("vectorize", vectorize),
     _plain(simplify),

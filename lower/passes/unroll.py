@@ -4,21 +4,27 @@
                                                      if 1 < n: S(1)
 
 So does a serial loop whose variable indexes a register buffer, which must be indexed by constants.
-A loop without a constant bound, or one whose copies would be more than `BUDGET` statements, is left
-serial: unrolling is a wish about speed, not about meaning.
+A loop without a constant bound, or one whose copies would be more than the budget, is left serial:
+unrolling is a wish about speed, not about meaning. But a register buffer that needs more copies,
+or more registers than there are by far, is refused: it would take LLVM seconds, and gain nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
+from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
 from ...algo.tensor_expr.build import add, compare, const
 from ...algo.tensor_expr.expr import Access, Const, Expr, Index, indices_of
 from ...algo.tensor_expr.expr import accesses as reads
+from ...sched.loop.machine import Machine
+from ...sched.loop.marks import LOOP_WEIGHT, UNROLL_BUDGET
 from ..ir import (
     Alloc,
     Block,
+    Buffer,
     For,
     Function,
     If,
@@ -35,15 +41,29 @@ from ..ir import (
 from ..ir import walk as statements
 from ..ranges import most_iterations, values_of
 
-BUDGET = 2048
-"""Statements that the copies of one loop may be."""
+FILES = 4
+"""A register buffer may have this many times the elements of all vector registers."""
 
 Known = Mapping[str, Interval]
 
 
-def unroll(function: Function) -> Function:
-    """The function without unroll loops."""
+def unroll(function: Function, machine: Machine) -> Function:
+    """The function without unroll loops. Raises `ScheduleError` for register buffers too large."""
+    for stmt in statements(function.body):
+        if isinstance(stmt, Alloc) and stmt.buffer.scope == "register":
+            _check_registers(stmt.buffer, machine)
     return Function(function.name, function.params, _stmt(function.body, {}, frozenset()))
+
+
+def _check_registers(buffer: Buffer, machine: Machine) -> None:
+    cells, lanes = prod(buffer.shape), machine.lanes(buffer.dtype.itemsize)
+    most = FILES * machine.registers * lanes
+    if cells > most:
+        raise ScheduleError(
+            f"{buffer.name}: a register buffer of {cells} elements, and {machine.registers} "
+            f"registers of {lanes} lanes allow {most} at most; stage it further in, split a loop "
+            'around it, or use scope="stack"'
+        )
 
 
 def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
@@ -51,9 +71,10 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
         case For(var=var, body=body, kind=kind):
             body = _stmt(body, {**known, var: values_of(stmt, known)}, registers)
             loop = with_(stmt, body=body)
-            if kind == "unroll" or (kind == "serial" and _indexes(loop, registers)):
-                return _copies(loop, known)
-            return loop
+            if kind == "serial":
+                indexed = _indexed(loop, registers)
+                return loop if indexed is None else _copies(loop, known, indexed)
+            return _copies(loop, known) if kind == "unroll" else loop
         case Alloc(buffer, body):
             inside = registers | {buffer.name} if buffer.scope == "register" else registers
             return Alloc(buffer, _stmt(body, known, inside))
@@ -63,23 +84,32 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
     return rebuild(stmt, lambda inner: _stmt(inner, known, registers))
 
 
-def _indexes(loop: For, registers: frozenset[str]) -> bool:
-    """Does the loop's variable occur in an index of a register buffer?"""
+def _indexed(loop: For, registers: frozenset[str]) -> str | None:
+    """A register buffer in an index of which the loop's variable occurs, if any."""
     if not registers:
-        return False
+        return None
     for stmt in statements(loop.body):
         cells = [item for expr in expressions(stmt) for item in reads(expr)]
         if isinstance(stmt, (Store, Update)):
             cells.append(Access(stmt.buffer, stmt.index))
         for cell in cells:
             if cell.tensor in registers and any(loop.var in indices_of(e) for e in cell.indices):
-                return True
-    return False
+                return cell.tensor
+    return None
 
 
-def _copies(loop: For, known: Known) -> Stmt:
+def _copies(loop: For, known: Known, register: str | None = None) -> Stmt:
     count = most_iterations(loop, known)
-    if count is None or count * sum(1 for _ in statements(loop.body)) > BUDGET:
+    if count is None:
+        return with_(loop, kind="serial")
+    total = count * sum(map(_weight, statements(loop.body)))
+    if total > UNROLL_BUDGET and register is not None:
+        raise ScheduleError(
+            f"{register}: a register buffer needs the loops over it unrolled, and loop {loop.var} "
+            f"becomes {total} statements, an inner loop counting for {LOOP_WEIGHT}; the budget is "
+            f'{UNROLL_BUDGET}: stage it further in, split a loop around it, or use scope="stack"'
+        )
+    if total > UNROLL_BUDGET:
         return with_(loop, kind="serial")
     copies: list[Stmt] = []
     for n in range(count):
@@ -91,3 +121,13 @@ def _copies(loop: For, known: Known) -> Stmt:
         elif guard.value:
             copies.append(copy)
     return block(*copies) if copies else Block(())
+
+
+def _weight(stmt: Stmt) -> int:
+    """What one statement, without those within it, adds to LLVM's time, in plain statements."""
+    match stmt:
+        case For(kind="vector") | Block():
+            return 0
+        case For():
+            return LOOP_WEIGHT
+    return 1

@@ -9,15 +9,18 @@ from ...algo.errors import ScheduleError
 from .carried import check_concurrent, check_lanes
 from .extent import extent
 from .names import find_loops, index_of, where
-from .nest import Loop, Nest, leaves, loops
+from .nest import Loop, Nest, Seq, Tree, loops
 from .primitive import Primitive
 from .split import Split
 from .storage import place
 from .tree import around_loop, edit, with_tree
 from .validate import check_blocks
 
-UNROLL_BUDGET = 4096
-"""Copies of statements that unrolled loops may make in all, vector loops counting once."""
+UNROLL_BUDGET = 1536
+"""Copies of statements that unrolled loops within each other may make: some seconds of LLVM."""
+
+LOOP_WEIGHT = 8
+"""Statements that a loop in an unrolled body counts for, in LLVM's time; a vector loop is one."""
 
 AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 
@@ -95,17 +98,28 @@ class Unroll(Mark):
                     f"split it and unroll the inner loop"
                 )
             return  # known when sizes are
-        unrolled = [*around_loop(nest.tree, loop.name), *loops(loop.body)]
-        for item in unrolled:
-            if item.kind == "unroll":
-                count *= extent(nest, item) or 1
-        copies = count * len(list(leaves(loop)))
+        around = around_loop(nest.tree, loop.name)
+        whole = next((item for item in around if item.kind == "unroll"), loop)
+        copies = _weight(nest, whole, loop.name)
         if copies > UNROLL_BUDGET:
             raise ScheduleError(
-                f"{self.who}: {copies} copies of statements under loop {loop.name}"
-                f"{where(nest, loop)} exceed the budget of {UNROLL_BUDGET}; "
-                "split it and unroll the inner loop"
+                f"{self.who}: {copies} copies of statements under loop {whole.name}"
+                f"{where(nest, whole)}, an inner loop counting for {LOOP_WEIGHT}, exceed the "
+                f"budget of {UNROLL_BUDGET}; split it and unroll the inner loop"
             )
+
+
+def _weight(nest: Nest, tree: Tree, loop: str) -> int:
+    """Statements that a tree becomes where `loop` is unrolled too, loops counting for several."""
+    match tree:
+        case Loop(name=name, body=body, kind=kind):
+            inner = _weight(nest, body, loop)
+            if kind == "unroll" or name == loop:
+                return inner * max(1, extent(nest, tree) or 1)
+            return inner if kind == "vector" else inner + LOOP_WEIGHT
+        case Seq(parts):
+            return sum(_weight(nest, part, loop) for part in parts)
+    return 1
 
 
 @dataclass(frozen=True)

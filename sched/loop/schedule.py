@@ -114,7 +114,7 @@ class Schedule:
     def reorder(self, *order: str) -> Schedule:
         """Loops of one nest, outermost first. See `Reorder`."""
         listed = len(order) == 1 and isinstance(order[0], (list, tuple))
-        return self.then(Reorder(order[0] if listed else order))
+        return self.then(Reorder(*order if listed else (order,)))
 
     def vectorize(self, loop: str, n: int | None = None) -> Schedule:
         """Runs a loop in lanes; with n, splits it first. See `Vectorize`."""

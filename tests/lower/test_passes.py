@@ -3,6 +3,7 @@
 from textwrap import dedent, indent
 
 import pytest
+from diptych.algo.errors import ScheduleError
 from diptych.lower import passes
 from diptych.lower.ir_parse import parse_function
 from diptych.lower.ir_print import print_function
@@ -159,6 +160,30 @@ def test_unrolling_has_a_budget():
     check("unroll", many.format(5000), many.format(5000).replace(" unroll", ""), sized)
     check("unroll", "for n in 0 .. i64(y[0]) unroll:\n    x[n] = 0.0:f32",
           "for n in 0 .. i64(y[0]):\n    x[n] = 0.0:f32")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "alloc a: register f32[257]:\n    a[0] = x[0]",
+            "a: a register buffer of 257 elements, and 16 registers of 4 lanes allow 256 at most; "
+            'stage it further in, split a loop around it, or use scope="stack"',
+        ),
+        (
+            "alloc a: register f32[16, 16]:\n    for i in 0 .. 16:\n        for j in 0 .. 16:\n"
+            "            for k in 0 .. 100:\n                a[i, j] sum= x[k]",
+            "a: a register buffer needs the loops over it unrolled, and loop i becomes 2304 "
+            "statements, an inner loop counting for 8; the budget is 1536: stage it further in, "
+            'split a loop around it, or use scope="stack"',
+        ),
+    ],
+)
+def test_register_buffers_have_a_budget(body, message):
+    step = next(step for step in passes.PASSES if step.name == "unroll")
+    with pytest.raises(ScheduleError) as caught:
+        step.apply(function(body, "x: param f32[100]"), MACHINE)
+    assert str(caught.value) == message
 
 
 def test_accumulate():

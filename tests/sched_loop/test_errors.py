@@ -187,13 +187,18 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     ),
     "unroll without extent": (
         "f(x: f32[N]) -> y:\n    y[i] = x[i]", lambda s: s.unroll("i").nest(sizes={"N": 5000}),
-        "unroll(i): 5000 copies of statements under loop y.i (mm.py:10) exceed the budget of 4096; "
-        "split it and unroll the inner loop",
+        "unroll(i): 5000 copies of statements under loop y.i (mm.py:10), an inner loop counting "
+        "for 8, exceed the budget of 1536; split it and unroll the inner loop",
     ),
     "unroll twice the budget": (
         MATMUL, lambda s: s.tile(i=128, j=64).unroll("ji").unroll("ii"),
-        "unroll(ii): 16384 copies of statements under loop C.ii (mm.py:9) exceed the budget of "
-        "4096; split it and unroll the inner loop",
+        "unroll(ii): 81920 copies of statements under loop C.ii (mm.py:9), an inner loop counting "
+        "for 8, exceed the budget of 1536; split it and unroll the inner loop",
+    ),
+    "unrolled copies of loops": (
+        MATMUL, lambda s: s.unroll("i").unroll("j").nest(sizes={"I": 16, "J": 16, "K": 16}),
+        "unroll(j): 2560 copies of statements under loop C.i (mm.py:9), an inner loop counting "
+        "for 8, exceed the budget of 1536; split it and unroll the inner loop",
     ),
     "bind axis": (
         MATMUL, lambda s: s.bind("i", "warp.x"),
