@@ -7,7 +7,7 @@ nothing of devices, order, fusion or memory. `ids` names nodes for people and sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +28,36 @@ class ArrayType:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
+def _elementwise(operation: str, *operands: Any) -> Value:
+    from .elementwise import elementwise  # below us: it applies operators, which makes values
+
+    return elementwise(operation, *operands)
+
+
+Method = Callable[["Value", Any], "Value"]
+
+
+def _binary(operation: str) -> tuple[Method, Method]:
+    """The methods that apply an operation to a value and another operand, on its right or left."""
+    return (
+        lambda self, other: _elementwise(operation, self, other),
+        lambda self, other: _elementwise(operation, other, self),
+    )
+
+
+class NoAttribute(GraphError, AttributeError):
+    """An attribute that values do not have; also what `hasattr` looks for."""
+
+
 class Value:
     """The base of graph values: an array that will exist when the program runs.
 
-    Arithmetic applies an elementwise operator; the operands have one shape, or one is a scalar.
-    Equality is identity, so that values are dictionary keys; `elementwise.compare` compares.
+    Python's operators, an order (`a < b`) and NumPy's elementwise functions apply an elementwise
+    operator; the operands have one shape, or one is a scalar. Equality is identity, so that values
+    are dictionary keys; `elementwise.compare` compares.
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # so that `array + value` comes here, and not to a NumPy loop
 
     if TYPE_CHECKING:
 
@@ -58,32 +79,65 @@ class Value:
         """The number of dimensions."""
         return len(self.type.shape)
 
-    def __add__(self, other: Any) -> Value:
-        return _elementwise("add", self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return _elementwise("add", other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return _elementwise("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return _elementwise("sub", other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return _elementwise("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return _elementwise("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return _elementwise("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return _elementwise("div", other, self)
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+    __floordiv__, __rfloordiv__ = _binary("floordiv")
+    __mod__, __rmod__ = _binary("mod")
+    __pow__, __rpow__ = _binary("pow")
+    __and__, __rand__ = _binary("and")
+    __or__, __ror__ = _binary("or")
+    __lt__, __gt__ = _binary("lt")[0], _binary("gt")[0]
+    __le__, __ge__ = _binary("le")[0], _binary("ge")[0]
 
     def __neg__(self) -> Value:
         return _elementwise("neg", self)
+
+    def __abs__(self) -> Value:
+        return _elementwise("abs", self)
+
+    def __invert__(self) -> Value:
+        return _elementwise("not", self)
+
+    def __matmul__(self, other: Any) -> Value:
+        raise GraphError(
+            f"a traced value of type {self.type} knows no matrix product of its own; write it as "
+            'an operator, such as dt.op("C[i,j] = sum(A[i,k] * B[k,j])")'
+        )
+
+    __rmatmul__ = __matmul__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Value:
+        """What NumPy's functions, and `array + value`, do."""
+        from .elementwise import of_numpy
+
+        operation = of_numpy(ufunc.__name__)
+        if operation is None or method != "__call__" or options:
+            called = f"{ufunc.__name__}.{method}".removesuffix(".__call__")
+            with_ = f" with {', '.join(options)}" if options else ""
+            raise GraphError(
+                f"NumPy's {called}{with_} cannot take a traced value of type {self.type}; write an "
+                "operator"
+            )
+        return _elementwise(operation, *operands)
+
+    def __len__(self) -> int:
+        if not self.type.shape:
+            raise GraphError(f"a traced value of type {self.type} has no dimension, so no length")
+        return self.type.shape[0]
+
+    def __getitem__(self, position: Any) -> Value:
+        raise GraphError(
+            f"a traced value of type {self.type} cannot be indexed in a program; write an operator "
+            'that reads the elements, such as dt.op("y[j] = x[0,j]")'
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoAttribute(
+            f"a traced value of type {self.type} has no attribute {name}, only shape, dtype and "
+            'ndim; write an operator, such as dt.op("y[j,i] = x[i,j]")'
+        )
 
     def __operation__(self, operation: str, *operands: Any) -> Value:
         """What `exp(value)` and the like call: `operation` of the table, element by element."""
@@ -115,12 +169,6 @@ class Value:
         )
 
     __int__ = __index__ = __float__
-
-
-def _elementwise(operation: str, *operands: Any) -> Value:
-    from .elementwise import elementwise  # below us: it applies operators, which makes values
-
-    return elementwise(operation, *operands)
 
 
 @node

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import TensorType, from_numpy
-from ..errors import DTypeError, GraphError, ShapeError
+from ..errors import DTypeError, GradientError, GraphError, ShapeError
+from ..location import located
 from .build import graph_of, literal, recording
 from .graph import ArrayType, Graph, Input, Value
 from .passes import simplify
@@ -120,7 +121,7 @@ def trace(
     title = name or str(getattr(function, "__name__", "program"))
     dims = _declared(title, function, given)
     inputs = [Input(n, t) for n, t in zip(given.names, given.types, strict=True)]
-    with recording() as record:
+    with recording() as record, located(GraphError, ShapeError, DTypeError, GradientError):
         returned = _call(function, given.rebuild(inputs))
     leaves, structure = flatten(returned)
     labels = paths(structure, "result")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 import numpy as np
@@ -200,9 +201,58 @@ def leak(x: Any) -> Any:
 
 
 def text(function: Any, *args: Any) -> str:
+    """The message without the line of the function, which `test_errors_say_the_line` is about."""
     with pytest.raises((GraphError, ShapeError, DTypeError)) as error:
         trace(function, args)
-    return str(error.value)
+    return re.sub(r"^test_trace\.py:\d+: (.*)\n.*$", r"\1", str(error.value))
+
+
+def step(x: Any) -> Any:
+    y = x + x
+    return twice(y.T)
+
+
+def twice(x: Any) -> Any:
+    return x @ x
+
+
+def test_errors_say_the_line() -> None:
+    line = step.__code__.co_firstlineno
+    with pytest.raises(GraphError) as error:
+        trace(step, (X,))
+    assert str(error.value) == (
+        f"test_trace.py:{line + 2}: a traced value of type f32[2,3] has no attribute T, only "
+        'shape, dtype and ndim; write an operator, such as dt.op("y[j,i] = x[i,j]")\n'
+        "    return twice(y.T)"
+    )
+    with pytest.raises(GraphError) as error:
+        trace(lambda x: np.sum(twice(x)), (X,))
+    assert str(error.value) == (
+        f"test_trace.py:{twice.__code__.co_firstlineno + 1}: a traced value of type f32[2,3] knows "
+        "no matrix product of its own; write it as an operator, such as "
+        'dt.op("C[i,j] = sum(A[i,k] * B[k,j])")\n'
+        "    return x @ x"
+    )
+
+
+def test_operators_of_python_and_functions_of_numpy() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(1, 3, (2, 2, 3)).astype("f")
+
+    def f(x: Any, y: Any) -> Any:
+        return {
+            "arithmetic": x**2 // 1 + 7 % y - abs(-x) / y,
+            "order": ((x > y) | (x <= 1.5)) & ~(x < 2) & (y <= 2),
+            "NumPy": np.maximum(np.exp(x), np.ones((2, 3), "f") - np.sqrt(y)) * np.float32(2),
+            "length": len(x) * x,
+        }
+
+    graph = trace(f, (x, y))
+    want = f(x, y)
+    for got, name in zip(interpret(graph, [x, y]), want, strict=True):
+        assert got.dtype == want[name].dtype
+        np.testing.assert_allclose(got, want[name], rtol=1e-6)
+    assert not hasattr(graph.inputs[0], "T")
 
 
 def test_errors() -> None:
@@ -213,6 +263,20 @@ def test_errors() -> None:
         "a traced value of type f32[2,3] was used as a Python condition, but it is known only when "
         "the program runs; use where(condition, a, b) inside an operator, or decide by a Python "
         "argument, which is static"
+    )
+    assert text(lambda x: x[0], X) == (
+        "a traced value of type f32[2,3] cannot be indexed in a program; write an operator that "
+        'reads the elements, such as dt.op("y[j] = x[0,j]")'
+    )
+    assert text(lambda x: np.arctan(x), X) == (
+        "NumPy's arctan cannot take a traced value of type f32[2,3]; write an operator"
+    )
+    assert text(lambda x: np.sum(x), X) == (
+        "NumPy's add.reduce with axis, dtype cannot take a traced value of type f32[2,3]; write an "
+        "operator"
+    )
+    assert text(lambda x: len(x), ArrayType((), f32)) == (
+        "a traced value of type f32[] has no dimension, so no length"
     )
     assert text(lambda x: list(x), X) == (
         "a traced value of type f32[2,3] cannot be iterated over in Python; write an operator over "
