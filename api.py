@@ -22,7 +22,28 @@ from .sched.graph.schedule import GraphSchedule
 from .sched.loop.schedule import Schedule
 
 
+def _schedule(self: Op) -> Schedule:
+    """A schedule of the operator without primitives: loops as the equations are written."""
+    return Schedule(self)
+
+
+def _gradient(self: Op, wrt: str | tuple[str, ...]) -> Op:
+    """The operator that gives the gradients by these parameters, `dA` for every A.
+
+    It takes the parameters that it reads, then a cotangent for each result (`dC`, of C's shape).
+    Raises `GradientError` for names that are no parameters, and for integers.
+    """
+    return adjoint(self, wrt)
+
+
+def _graph_schedule(self: Program) -> GraphSchedule:
+    """A schedule of the program without primitives."""
+    return GraphSchedule(self)
+
+
 def _call(self: Schedule, *arrays: Any, out: Any = None) -> Any:
+    """The operator under this schedule: results as arrays, a tuple if it returns several; `out`
+    takes them. Raises `ShapeError` and `DTypeError` for arguments that do not fit."""
     return calls.runner_of(self)(*arrays, out=out)
 
 
@@ -85,9 +106,9 @@ def bind() -> None:
             Op,
             {
                 "__call__": calls.call,
-                "schedule": lambda self: Schedule(self),
+                "schedule": _schedule,
                 "with_schedule": calls.with_schedule,
-                "gradient": lambda self, wrt: adjoint(self, wrt),
+                "gradient": _gradient,
                 "source": _source,
             },
         ),
@@ -105,7 +126,7 @@ def bind() -> None:
             Program,
             {
                 "__call__": programs.call_program,
-                "schedule": lambda self: GraphSchedule(self),
+                "schedule": _graph_schedule,
                 "with_schedule": programs.with_graph_schedule,
                 "plan": programs.plan_program,
             },

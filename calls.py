@@ -77,6 +77,13 @@ class Runner:
         self._kernels: dict[Any, Compiled] = {}
         self.last: Compiled | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Runner, (self.op, self.schedule, self.strict)  # kernels are compiled again
+
+    def __repr__(self) -> str:
+        schedule = "the default schedule" if self.schedule is None else repr(self.schedule)
+        return f"<{self.op.name} under {schedule}{', strictly' if self.strict else ''}>"
+
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Results as arrays (a tuple if the operator returns several); `out` takes them.
 

@@ -47,10 +47,12 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """Is it one of f16, bf16, f32, f64?"""
         return self.kind == "f"
 
     @property
     def is_int(self) -> bool:
+        """Is it a signed or unsigned integer? bool is not."""
         return self.kind in "iu"
 
     @property
@@ -79,6 +81,10 @@ class TensorType:
 
     dtype: DType | None
     dims: tuple[str | int, ...] | None
+
+    def __repr__(self) -> str:
+        dims = "" if self.dims is None else f"[{', '.join(map(repr, self.dims))}]"
+        return f"{self.dtype or ''}{dims}" or "any type"
 
 
 bool_ = DType("bool", "b", 8)

@@ -55,6 +55,16 @@ class Compiled:
         self._known: dict[Any, NativeKernel] = {}
         self.last: NativeKernel | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Compiled, (self.op, self.signature.types, self.schedule)  # kernels are made again
+
+    def __repr__(self) -> str:
+        types = (
+            f"{p.name} {dtype}[{','.join(map(str, shape))}]"
+            for p, (dtype, shape) in zip(self.op.params, self.signature.types, strict=True)
+        )
+        return f"<{self.op.name} compiled for {', '.join(types)}>"
+
     def prepare(self, strides: Sequence[tuple[int, ...]] | None = None) -> None:
         """Compiles for arrays of these strides in bytes, dense ones by default."""
         given: Sequence[Any] = strides or [None] * len(self.op.params)

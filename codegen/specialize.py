@@ -110,7 +110,7 @@ class Form:
     separate: bool = True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NativeKernel:
     """Machine code, and how it is called. `reads` are the positions of the inputs that it reads.
 
@@ -138,6 +138,9 @@ class NativeKernel:
         everything = self.reads == tuple(range(len(self.reads))) and not self.skips
         plain = not self.parallel and not self.fixed_bytes
         self._direct = by_id and everything and plain
+
+    def __repr__(self) -> str:
+        return f"<native kernel {self.name}>"
 
     def run(self, arrays: Sequence[Array], outs: Sequence[Array]) -> int:
         """Calls the code; returns its status (see `entry.MISALIGNED` and `sites`)."""

@@ -146,6 +146,9 @@ class Plan:
 
         return plan_text(self)
 
+    def __repr__(self) -> str:
+        return f"<plan of {self.name}: {len(self.steps)} steps, {self.peak} bytes between them>"
+
     def __str__(self) -> str:
         from .plan_print import print_plan
 

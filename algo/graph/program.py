@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ class Program:
         self.convention = Convention(function)
         self.graphs: dict[Hashable, Graph] = {}
         self.__doc__ = function.__doc__
+        self.__module__ = getattr(function, "__module__", __name__)
         self.__name__ = self.name
         self.__wrapped__ = function
 
@@ -58,6 +60,14 @@ class Program:
         """What the program means: run node by node by the operators' interpreter (NumPy)."""
         given = self.arguments(*args, **kwargs)
         return interpret_tree(self.graph_for(given), given.arrays)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By name where the program stands in place of its function, as a decorator puts it."""
+        found: Any = sys.modules.get(self.__module__)
+        name = str(getattr(self.function, "__qualname__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Program, (self.function, self.name))
 
     def __repr__(self) -> str:
         return f"<program {self.name}{self.convention.signature}>"

@@ -48,6 +48,9 @@ class GraphSchedule:
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
         def plan(self, *args: Any, **kwargs: Any) -> Any: ...
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GraphSchedule, (self.program, self.primitives)
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a GraphSchedule is immutable; its methods return new ones")
 
