@@ -22,7 +22,7 @@ class Program:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.function = function
         self.name = name or getattr(function, "__name__", "program")
-        self.convention = Convention(function)
+        self.convention = Convention(function, self.name)
         self.graphs: dict[Hashable, Graph] = {}
         self.__doc__ = function.__doc__
         self.__module__ = getattr(function, "__module__", __name__)

@@ -51,8 +51,8 @@ class Arguments:
 class Convention:
     """How a function is called: its parameters, and a quick way for plain positional calls."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.name = str(getattr(function, "__name__", "program"))
+    def __init__(self, function: Callable[..., Any], name: str = "") -> None:
+        self.name = name or str(getattr(function, "__name__", "program"))
         self.signature = inspect.signature(function)
         parameters = self.signature.parameters.values()
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)

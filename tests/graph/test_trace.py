@@ -235,6 +235,18 @@ def test_errors_say_the_line() -> None:
     )
 
 
+def test_arguments_that_the_function_does_not_take() -> None:
+    program = Program(lambda x, *, scale=1: x * scale, "step")
+    for args, kwargs, want in [
+        ((X, X), {}, "too many positional arguments"),
+        ((), {}, "missing a required argument: 'x'"),
+        ((X,), {"lr": 1}, "got an unexpected keyword argument 'lr'"),
+    ]:
+        with pytest.raises(GraphError) as error:
+            program.graph(*args, **kwargs)
+        assert str(error.value) == f"step(x, *, scale=1): {want}"
+
+
 def test_operators_of_python_and_functions_of_numpy() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(1, 3, (2, 2, 3)).astype("f")

@@ -8,6 +8,7 @@ import pytest
 from diptych.algo.errors import ScheduleError
 from diptych.algo.tensor_expr.parse import parse
 from diptych.sched.loop.schedule import Schedule
+from diptych.sched.loop.validate import validate
 
 
 def refusal(call: Any) -> str:
@@ -94,3 +95,16 @@ def test_r43_tiles_of_all_operands_at_sizes_that_do_not_divide(run: Any) -> None
         assert done.cells["C"] == {
             (i, j): sum(a[i, k] * b[k, j] for k in range(n)) for i in range(n) for j in range(n)
         }
+
+
+def test_a_copy_of_nothing(run: Any) -> None:
+    """At one row the second equation has no instance, and the copy of its input no element."""
+    op = parse(
+        "scan(x: f32[N,M]) -> c:\n  c[0,j] = x[0,j]\n  c[i,j] = c[i-1,j] + x[i,j] where i in 1:N"
+    )
+    made = Schedule(op).stage("x", at="c.1.i", scope="register")
+    nest = made.nest(sizes={"N": 1, "M": 2})
+    validate(nest)
+    done = run(nest, {"x": {(0, 0): 3, (0, 1): 4}}, 4)
+    assert done.cells["c"] == {(0, 0): 3, (0, 1): 4}
+    assert {name for name, _ in done.order} == {"c.0"}
