@@ -49,7 +49,8 @@ def _call(self: Schedule, *arrays: Any, out: Any = None) -> Any:
 
 def _on(self: Schedule, device: str) -> Callable[..., Any]:
     """The operator under this schedule on a GPU: "cuda:n", or "simt", one emulated on the host,
-    which finds races. Takes and returns arrays of the host."""
+    which finds races. Takes and returns arrays of the host. Raises `DeviceError` for other names,
+    and when called, where the device is missing."""
     from .codegen.gpu import parse_device, run_on
 
     parse_device(device)

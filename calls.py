@@ -201,6 +201,11 @@ def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:
     """The operator under a schedule or a schedule file; `strict` raises where it does not fit."""
     if isinstance(schedule, (str, Path)):
         schedule = Schedule.load(self, schedule)
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(
+            f"{self.name}: expected a schedule, as {self.name}.schedule() makes one, or the path "
+            f"of a schedule file, {schedule!r} came"
+        )
     if schedule.op != self:
         raise ScheduleError(
             f"this schedule was made for another operator:\n{schedule.op}\nnot for\n{self}"
@@ -230,6 +235,9 @@ def detach(self: Schedule) -> None:
 @contextlib.contextmanager
 def schedules(*given: Schedule) -> Iterator[None]:
     """Attaches schedules within a `with` block."""
+    for s in given:
+        if not isinstance(s, Schedule):
+            raise ScheduleError(f"schedules: expected schedules of operators, {s!r} came")
     before = [(s.op, attached.get(s.op)) for s in given]
     for s in given:
         attached.put(s.op, s)

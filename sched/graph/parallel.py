@@ -36,8 +36,16 @@ class ParallelDo(Primitive):
     def legal(self, tasks: Tasks) -> None:
         if tasks.replicas > 1:
             raise GraphError(f"{self.who}: the program is split already by {tasks.mesh}")
-        if self.devices < 1:
-            raise GraphError(f"{self.who}: expected at least 1 device, got {self.devices}")
+        if type(self.devices) is not int or self.devices < 1:
+            raise GraphError(
+                f"{self.who}: expected a number of devices of at least 1, got {self.devices!r}"
+            )
+        for name, axis in self.axes:
+            if type(axis) is not int:
+                raise GraphError(
+                    f"{self.who}: expected the axis along which {name} is split, 0 for its first, "
+                    f"got {axis!r}"
+                )
         if not self.axes and not self.sizes:
             raise GraphError(
                 f"{self.who}: nothing is split; say which argument along which axis (x=0), or name "

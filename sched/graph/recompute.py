@@ -32,6 +32,8 @@ class Recompute(Primitive):
             raise GraphError(
                 f"{self.who}: {task.id} is not in the forward part, so nothing would be saved"
             )
+        if any(each.id == f"{task.id}'" for each in tasks.tasks):
+            raise GraphError(f"{self.who}: {task.id} is computed again already")
         if not _late_readers(tasks, task):
             raise GraphError(
                 f"{self.who}: nothing in the backward part reads {task.id}, so it is not kept as "

@@ -99,18 +99,30 @@ class GraphSchedule:
     ) -> GraphSchedule:
         """The program on replicas that share out arguments: `x=0`, a declared size "B", or
         `{"params.w": 1}` for one leaf of an argument. See `ParallelDo`."""
-        named = [item for given in sizes if not isinstance(given, str) for item in given.items()]
+        for given in sizes:
+            if not isinstance(given, (str, Mapping)):
+                raise GraphError(
+                    "parallel_do: expected the name of a declared size, as in "
+                    'parallel_do("B", devices=2), or arguments and axes, as in '
+                    f"parallel_do(x=0, devices=2); {given!r} came"
+                )
+        named = [item for given in sizes if isinstance(given, Mapping) for item in given.items()]
         names = tuple(given for given in sizes if isinstance(given, str))
         return self.then(ParallelDo((*named, *axes.items()), names, devices))
 
-    def recompute(self, selector: str | None = None, *, budget: str | None = None) -> GraphSchedule:
-        """A node computed again for the backward pass, not kept. See `Recompute`."""
-        if budget is not None or selector is None:
+    def recompute(self, *selectors: str, budget: str | None = None) -> GraphSchedule:
+        """Nodes computed again for the backward pass, not kept. See `Recompute`."""
+        if budget is not None:
             raise UnsupportedError(
                 f"recompute(budget={budget}): choosing nodes by a memory budget is not supported "
                 'by this version; name the nodes, as in recompute("relu[0]")'
             )
-        return self.then(Recompute(selector))
+        if not selectors:
+            raise GraphError('recompute: name the nodes, as in recompute("relu[0]")')
+        schedule = self
+        for selector in selectors:
+            schedule = schedule.then(Recompute(selector))
+        return schedule
 
     @overload
     def kernel(self, selector: str) -> Schedule: ...

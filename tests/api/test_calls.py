@@ -223,3 +223,16 @@ def test_inputs_by_name() -> None:
         with pytest.raises(dt.ShapeError) as refused:
             op(*args, **named)
         assert str(refused.value) == message
+
+
+def test_what_is_no_schedule_is_refused() -> None:
+    op = dt.op(TEXT)
+    with pytest.raises(dt.ScheduleError) as given:
+        op.with_schedule(3)
+    assert str(given.value) == (
+        f"{op.name}: expected a schedule, as {op.name}.schedule() makes one, or the path of a "
+        "schedule file, 3 came"
+    )
+    with pytest.raises(dt.ScheduleError) as attached, dt.schedules(3):  # type: ignore[arg-type]
+        pass
+    assert str(attached.value) == "schedules: expected schedules of operators, 3 came"

@@ -274,6 +274,34 @@ def test_recompute_errors(net: Graph, training: Graph) -> None:
     )
 
 
+def test_several_nodes_are_recomputed_by_one_call(training: Graph) -> None:
+    plain = GraphSchedule(training).fuse()
+    both = plain.recompute("relu[0]", "dense[0]")
+    assert both == plain.recompute("relu[0]").recompute("dense[0]")
+    assert refusal(lambda: both.recompute("relu[0]")) == (
+        "recompute(relu[0]): relu[0] is computed again already"
+    )
+    assert refusal(lambda: plain.recompute()) == (
+        'recompute: name the nodes, as in recompute("relu[0]")'
+    )
+
+
+def test_parallel_do_of_what_is_no_number(training: Graph) -> None:
+    plain = GraphSchedule(training)
+    assert refusal(lambda: plain.parallel_do(x=0, devices=["cpu:0"])) == (  # type: ignore[arg-type]
+        "parallel_do(x=0, devices=['cpu:0']): expected a number of devices of at least 1, got "
+        "['cpu:0']"
+    )
+    assert refusal(lambda: plain.parallel_do(x=0.5, devices=2)) == (  # type: ignore[arg-type]
+        "parallel_do(x=0.5, devices=2): expected the axis along which x is split, 0 for its "
+        "first, got 0.5"
+    )
+    assert refusal(lambda: plain.parallel_do(3, devices=2)) == (  # type: ignore[arg-type]
+        'parallel_do: expected the name of a declared size, as in parallel_do("B", devices=2), or '
+        "arguments and axes, as in parallel_do(x=0, devices=2); 3 came"
+    )
+
+
 def test_what_is_not_supported_yet_is_refused(training: Graph) -> None:
     with pytest.raises(UnsupportedError) as error:
         GraphSchedule(training).recompute(budget="64MiB")
@@ -322,7 +350,7 @@ def test_parallel_do_errors(net: Graph) -> None:
         "name a declared size"
     )
     assert refusal(lambda: plain.parallel_do(x=0, devices=0)) == (
-        "parallel_do(x=0, devices=0): expected at least 1 device, got 0"
+        "parallel_do(x=0, devices=0): expected a number of devices of at least 1, got 0"
     )
     assert refusal(lambda: plain.parallel_do(x=0, devices=2).parallel_do(x=1, devices=2)) == (
         "parallel_do(x=1, devices=2): the program is split already by parallel_do(x=0, devices=2)"
