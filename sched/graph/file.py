@@ -3,6 +3,7 @@
     # diptych graph schedule, format 1
     # diptych: 0.1.0
     # program: step
+    # graph: 59c1a0be4c7d27f0
     # ms: 1.9
     parallel_do(x=0, y=0, devices=2)
     fuse("dense[0]", "relu[0]")
@@ -11,8 +12,10 @@
     vectorize("ji")
     # end
 
-A section holds the primitives of the kernel's loop schedule, as a loop schedule file does. Header
-lines that this version does not know are skipped; the last line shows that nothing is missing.
+A section holds the primitives of the kernel's loop schedule, as a loop schedule file does. `graph`
+is the fingerprint of the program (of its operators, connections and element types, not of sizes),
+where it was known. Header lines that this version does not know are skipped; the last line shows
+that nothing is missing.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...algo.errors import FileFormatError, GraphError, ScheduleError
+from ...algo.graph.fingerprint import fingerprint
+from ...algo.graph.graph import Graph
 from ..loop.text import calls
 from .kernel import Kernel
 from .primitive import call_text
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _FIRST = re.compile(r"# diptych graph schedule, format (\d+)")
 _KERNEL = "# kernel: "
+_GRAPH = "# graph: "
 _END = "# end"
 
 
@@ -43,6 +49,9 @@ def text_of(schedule: GraphSchedule, figures: Mapping[str, object]) -> str:
     lines = [f"# diptych graph schedule, format {FORMAT}"]
     lines.append(f"# diptych: {metadata.version('diptych')}")
     lines.append(f"# program: {schedule.program.name}")
+    graph = schedule.graph
+    mark = fingerprint(graph) if graph is not None else schedule.origin and schedule.origin[1]
+    lines += [f"{_GRAPH}{mark}"] if mark else []
     lines += [f"# {name}: {' '.join(str(value).split())}" for name, value in figures.items()]
     kernels = [p for p in schedule.primitives if isinstance(p, Kernel)]
     lines += [p.text for p in schedule.primitives if not isinstance(p, Kernel)]
@@ -82,8 +91,13 @@ def read(program: Any, path: Path) -> GraphSchedule:
 
 def replayed(schedule: GraphSchedule, text: str, where: str) -> GraphSchedule:
     """`schedule` with the primitives of a file's text after its own."""
+    from .schedule import GraphSchedule
+
     lines = [line.strip() for line in text.strip().splitlines()]
     _check_header(schedule.program.name, where, lines)
+    mark = next((x.removeprefix(_GRAPH) for x in lines if x.startswith(_GRAPH)), None)
+    if mark is not None:
+        schedule = GraphSchedule(schedule.program, schedule.primitives, (where, mark))
     section: str | None = None
     for number, line in enumerate(lines, 1):
         if line.startswith(_KERNEL):
@@ -96,6 +110,17 @@ def replayed(schedule: GraphSchedule, text: str, where: str) -> GraphSchedule:
         elif line and not line.startswith("#") and section is None:
             schedule = _with_line(schedule, line, f"{where}:{number}")
     return schedule
+
+
+def check_origin(graph: Graph, where: str, mark: str) -> None:
+    """Raises where a schedule file was made for a program with another fingerprint."""
+    found = fingerprint(graph)
+    if found != mark:
+        raise FileFormatError(
+            f"{where}: made for another program called {graph.name}: its operators, connections or "
+            f"element types have the fingerprint {mark}, this program's {found}; make the file "
+            f"anew, or delete its line '{_GRAPH}{mark}' to apply what fits"
+        )
 
 
 def _with_line(schedule: GraphSchedule, line: str, place: str) -> GraphSchedule:

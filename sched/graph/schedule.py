@@ -12,6 +12,7 @@ from ...algo.tensor_expr.op import Op
 from ..loop.schedule import Schedule
 from ..loop.text import calls
 from .default import fuse_by_default
+from .file import check_origin
 from .fuse import Fuse
 from .kernel import Kernel
 from .parallel import ParallelDo
@@ -30,18 +31,24 @@ class GraphSchedule:
     the name of their operator where that is unique. Raises `GraphError`.
     """
 
-    __slots__ = ("_memo", "primitives", "program")
+    __slots__ = ("_memo", "origin", "primitives", "program")
     program: Any
     primitives: tuple[Primitive, ...]
+    origin: tuple[str, str] | None  # the file it is from, and the program's fingerprint there
     _memo: dict[str, Any]  # what the layers above derive from it
 
-    def __init__(self, program: Any, primitives: tuple[Primitive, ...] = ()) -> None:
+    def __init__(
+        self,
+        program: Any,
+        primitives: tuple[Primitive, ...] = (),
+        origin: tuple[str, str] | None = None,
+    ) -> None:
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "primitives", tuple(primitives))
+        object.__setattr__(self, "origin", origin)
         object.__setattr__(self, "_memo", {})
-        graphs = [program] if isinstance(program, Graph) else getattr(program, "traced", ())
-        for graph in graphs[-1:]:
-            self.tasks(graph)
+        if self.graph is not None:
+            self.tasks(self.graph)
 
     if TYPE_CHECKING:
         # What reaches upward is bound by the root; here stand the types only.
@@ -49,14 +56,22 @@ class GraphSchedule:
         def plan(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GraphSchedule, (self.program, self.primitives)
+        return GraphSchedule, (self.program, self.primitives, self.origin)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a GraphSchedule is immutable; its methods return new ones")
 
     def then(self, primitive: Primitive) -> GraphSchedule:
         """The schedule with one more primitive."""
-        return GraphSchedule(self.program, (*self.primitives, primitive))
+        return GraphSchedule(self.program, (*self.primitives, primitive), self.origin)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The program's graph, the last one traced; None before its types are known."""
+        if isinstance(self.program, Graph):
+            return self.program
+        found: Graph | None = next(reversed(getattr(self.program, "traced", ())), None)
+        return found
 
     def tasks(self, graph: Graph) -> Tasks:
         """The tasks of a graph under this schedule, every primitive checked."""
@@ -66,6 +81,8 @@ class GraphSchedule:
         return known[1]
 
     def _applied(self, graph: Graph) -> Tasks:
+        if self.origin is not None:
+            check_origin(graph, *self.origin)
         tasks = tasks_of(graph)
         for phase in sorted({kind.phase for kind in PRIMITIVES.values()}):
             here = [primitive for primitive in self.primitives if primitive.phase == phase]
@@ -153,7 +170,7 @@ class GraphSchedule:
     def attached(self, graph: Graph, find: Callable[[Op], Schedule | None]) -> GraphSchedule:
         """This schedule of `graph`, in which nodes whose operators have a loop schedule of their
         own (`find`) are kernels of their own under it, unless a primitive names them."""
-        schedule = GraphSchedule(graph, self.primitives)
+        schedule = GraphSchedule(graph, self.primitives, self.origin)
         tasks = schedule.tasks(graph)
         spoken_for = {
             node
@@ -168,14 +185,12 @@ class GraphSchedule:
         return schedule
 
     def _graph(self, who: str) -> Graph:
-        graphs = [self.program] if isinstance(self.program, Graph) else self.program.traced
-        if not graphs:
+        if self.graph is None:
             raise GraphError(
                 f"{who}: the types of {self.program.name} are not known yet; call it once, or give "
                 "the text of a loop schedule"
             )
-        found: Graph = graphs[-1]
-        return found
+        return self.graph
 
     # Text, files, comparison.
 

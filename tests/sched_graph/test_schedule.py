@@ -10,6 +10,7 @@ import pytest
 from diptych.algo.dtypes import f32
 from diptych.algo.errors import FileFormatError, GraphError, ScheduleError, UnsupportedError
 from diptych.algo.graph import build
+from diptych.algo.graph.fingerprint import fingerprint
 from diptych.algo.graph.graph import ArrayType, Graph
 from diptych.algo.graph.program import Program
 from diptych.algo.graph.trace import trace
@@ -207,6 +208,7 @@ def test_files(training: Graph, tmp_path: Path) -> None:
     assert text.splitlines()[0] == "# diptych graph schedule, format 1"
     assert text.splitlines()[2:] == [
         "# program: step",
+        f"# graph: {fingerprint(training)}",
         "# ms: 1.5",
         'fuse("dense[0]", "relu[0]")',
         'recompute("relu[0]")',
@@ -217,6 +219,50 @@ def test_files(training: Graph, tmp_path: Path) -> None:
     assert set(loaded.primitives) == set(schedule.primitives)
     assert GraphSchedule(training).replay(text) == loaded
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_file_knows_its_program_at_all_sizes(tmp_path: Path) -> None:
+    def layers(first: Op, second: Op) -> Program:
+        def step(x: Any, w: Any) -> Any:
+            return build.call(second, build.call(first, build.call(DENSE, x, w)))
+
+        return Program(step)
+
+    leaky = parse("relu(x) -> y:\n  y[i,j] = max(x[i,j], 0.01 * x[i,j])")
+    x, w = ArrayType((4, 8), f32), ArrayType((8, 6), f32)
+    program, other = layers(RELU, RELU), layers(RELU, leaky)
+    untyped = tmp_path / "untyped.sched"
+    GraphSchedule(program).fuse("relu[0]").save(untyped)
+    assert "# graph:" not in untyped.read_text()
+    graph = program.graph(x, w)
+    file = tmp_path / "step.sched"
+    GraphSchedule(program).fuse("relu[0]").save(file)
+    assert fingerprint(graph) in file.read_text()
+    larger = program.graph(ArrayType((40, 80), f32), ArrayType((80, 60), f32))
+    assert fingerprint(larger) == fingerprint(graph)
+    assert (
+        GraphSchedule.load(larger, file).primitives == GraphSchedule.load(program, file).primitives
+    )
+
+    late = GraphSchedule.load(other, file)  # nothing is known of its graph yet
+    late.save(tmp_path / "again.sched")
+    assert (tmp_path / "again.sched").read_text() == file.read_text()
+    graph = other.graph(x, w)
+    want = (
+        f"{file}: made for another program called step: its operators, connections or element "
+        f"types have the fingerprint {fingerprint(larger)}, this program's {fingerprint(graph)}; "
+        f"make the file anew, or delete its line '# graph: {fingerprint(larger)}' to apply what "
+        "fits"
+    )
+    for attempt in (
+        lambda: late.tasks(graph),
+        lambda: late.fuse("relu[1]"),
+        lambda: GraphSchedule.load(other, file),
+    ):
+        with pytest.raises(FileFormatError) as error:
+            attempt()
+        assert str(error.value) == want
+    assert GraphSchedule.load(other, untyped).primitives == late.primitives
 
 
 def test_a_loop_schedule_for_a_kernel(net: Graph, tmp_path: Path) -> None:
