@@ -29,7 +29,7 @@ from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
 from ..algo.tensor_expr.sizes import evaluate
-from .tasks import load
+from .tasks import load, split_target
 
 
 def autotune(argv: list[str] | None = None) -> int:
@@ -126,7 +126,7 @@ def _tune(args: argparse.Namespace) -> int:
     from ..algo.graph.program import Program
     from .tune import tune_op, tune_program
 
-    file, name = _split(args.target)
+    file, name = split_target(args.target)
     found = load(file, name) if name or file.endswith(".py") else parse(args.target)
     settings: dict[str, Any] = {
         "output": args.output, "seconds": args.time, "trials": args.trials,
@@ -141,8 +141,8 @@ def _tune(args: argparse.Namespace) -> int:
     elif isinstance(found, Program):
         if args.inputs is None:
             raise OpError("a program needs --inputs file.py:function, which returns its arguments")
-        inputs_file, inputs_name = _split(args.inputs)
-        result = tune_program((file, name), (inputs_file, inputs_name), loops=args.both, **settings)
+        inputs = split_target(args.inputs)
+        result = tune_program((file, name), inputs, loops=args.both, **settings)
     else:
         raise OpError(f"{args.target} is a {type(found).__name__}, not an operator or a program")
     gain = result.default_seconds / result.seconds
@@ -151,11 +151,6 @@ def _tune(args: argparse.Namespace) -> int:
         f"when measured again, after {result.trials} trials ({len(result.failures)} dropped)"
     )
     return 0
-
-
-def _split(target: str) -> tuple[str, str]:
-    match = re.fullmatch(r"(.+\.py):(\w+)", target)
-    return (match[1], match[2]) if match else (target, "")
 
 
 def op_types(
@@ -205,8 +200,13 @@ def diptych(argv: list[str] | None = None) -> int:
     """The `diptych` command: show, verify, doctor."""
     parser = _Parser(prog="diptych", description="Schedule files and the system.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("show", "print a schedule file"), ("verify", "check that it applies")):
-        commands.add_parser(name, help=text).add_argument("file")
+    commands.add_parser("show", help="print a schedule file").add_argument("file")
+    checking = commands.add_parser("verify", help="check that a schedule file applies")
+    checking.add_argument("file")
+    checking.add_argument(
+        "target", nargs="?", help="file.py:name of the operator or program that it is for"
+    )
+    checking.add_argument("--inputs", metavar="file.py:function", help="arguments of the program")
     commands.add_parser("doctor", help="versions, devices and settings")
     args = parser.parse_args(argv)
     try:
@@ -221,7 +221,8 @@ def _command(args: argparse.Namespace) -> int:
     if args.command == "doctor":
         print(doctor())
     else:
-        print(show(Path(args.file)) if args.command == "show" else verify(Path(args.file)))
+        path = Path(args.file)
+        print(show(path) if args.command == "show" else verify(path, args.target, args.inputs))
     return 0
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..algo.errors import FileFormatError, OpError
+from ..algo.graph.program import Program
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
+from ..sched.graph.schedule import GraphSchedule
 from ..sched.loop.schedule import Schedule
+from .tasks import ProgramTask, load, split_target
 
 _INDENT = "#   "
 
@@ -23,17 +26,33 @@ def show(path: Path) -> str:
     return f"{text}\n{Schedule.load(operator(path), path)}"
 
 
-def verify(path: Path) -> str:
-    """A line that says all is well; raises what is wrong."""
+def verify(path: Path, target: str | None = None, inputs: str | None = None) -> str:
+    """A line that says all is well; raises what is wrong.
+
+    `target` is `file.py:name` of the operator (by default that of the file's header) or program
+    that the file is for, `inputs` that of the function that gives the program's arguments.
+    """
     if _is_graph(_read(path)):
-        raise FileFormatError(
-            f"{path}: a graph schedule is checked against its program; load it there with "
-            "program.with_schedule(file)"
-        )
-    op = operator(path)
-    schedule = Schedule.load(op, path)
-    count = len(schedule.primitives)
-    return f"{path}: {count} primitive{'' if count == 1 else 's'} of {op.name}, all legal"
+        if target is None or inputs is None:
+            raise FileFormatError(
+                f"{path}: a graph schedule is checked against its program; give both, as in "
+                f"diptych verify {path} FILE.py:PROGRAM --inputs FILE.py:FUNCTION"
+            )
+        task = ProgramTask(*split_target(target), *split_target(inputs), threads=1)
+        task.load()
+        if not isinstance(task.program, Program):
+            raise OpError(f"{target} is a {type(task.program).__name__}, not a program")
+        graph = task.program.graph(*task.inputs)
+        made = GraphSchedule.load(graph, path)
+        return _legal(path, len(made.primitives), graph.name)
+    op = operator(path) if target is None else load(*split_target(target))
+    if not isinstance(op, Op):
+        raise OpError(f"{target} is a {type(op).__name__}, not an operator")
+    return _legal(path, len(Schedule.load(op, path).primitives), op.name)
+
+
+def _legal(path: Path, count: int, name: str) -> str:
+    return f"{path}: {count} primitive{'' if count == 1 else 's'} of {name}, all legal"
 
 
 def operator(path: Path) -> Op:

@@ -7,6 +7,7 @@ then forks a child for each trial. A candidate is text: schedules as users write
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -195,6 +196,12 @@ def load(file: str, name: str) -> Any:
         given = f"it has no {name}" if name else "the name is missing"
         raise OpError(f"{file}: {given}; expected {file}:NAME, it defines {', '.join(known)}")
     return getattr(module, name)
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """File and name of `file.py:name`; the name is empty where there is none."""
+    match = re.fullmatch(r"(.+\.py):(\w+)", target)
+    return (match[1], match[2]) if match else (target, "")
 
 
 def _users(file: str, what: str, act: Callable[[], Any]) -> Any:

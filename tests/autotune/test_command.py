@@ -109,7 +109,7 @@ def few():
         ),
         (
             ["t.py:prog", "--inputs", "t.py:few"],
-            "<lambda>(x, w): missing a required argument: 'w'",
+            "prog(x, w): missing a required argument: 'w'",
         ),
         (["t.py:mm", "-s", "I=-8"], "-s 'I=-8': expected NAME=NUMBER, such as M=1024"),
         (

@@ -57,8 +57,8 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
         lambda s: "", "PATH: the header has no operator text, so nothing can be checked"),
     "graph": (
         lambda s: "# diptych graph schedule, format 1\n# program: p\n# end\n",
-        "PATH: a graph schedule is checked against its program; load it there with "
-        "program.with_schedule(file)",
+        "PATH: a graph schedule is checked against its program; give both, as in diptych verify "
+        "PATH FILE.py:PROGRAM --inputs FILE.py:FUNCTION",
     ),
 }  # fmt: skip
 
@@ -117,3 +117,32 @@ def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         diptych(["frobnicate"])
     assert refused.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_files_are_checked_against_what_they_are_for(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(
+        "import diptych as dt, numpy as np\n"
+        f'mm = dt.op("{TEXT}")\n'
+        "@dt.program\ndef p(x):\n    return mm(x, x)\n"
+        "def example():\n    return np.ones((8, 8), np.float32)\n"
+    )
+    head = "# diptych graph schedule, format 1\n# program: p\n"
+    Path("p.sched").write_text(f'{head}# kernel: C[0]\nsplit("i", 4)\n# end\n')
+    Path("q.sched").write_text(f'{head}recompute("D[0]")\n# end\n')
+    inputs = ["--inputs", "t.py:example"]
+    assert diptych(["verify", "p.sched", "t.py:p", *inputs]) == 0
+    assert diptych(["verify", "mm.sched", "t.py:mm"]) == 0
+    assert capsys.readouterr().out == (
+        "p.sched: 1 primitive of p, all legal\nmm.sched: 1 primitive of C, all legal\n"
+    )
+    for args in (["q.sched", "t.py:p", *inputs], ["p.sched", "t.py:mm", *inputs],
+                 ["mm.sched", "t.py:p"]):  # fmt: skip
+        assert diptych(["verify", *args]) == 2
+    assert capsys.readouterr().err == (
+        "diptych: q.sched:3: recompute(D[0]): no node is called D[0]; there are C[0]\n"
+        "diptych: t.py:mm is a Op, not a program\n"
+        "diptych: t.py:p is a Program, not an operator\n"
+    )
