@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..algo.errors import Error
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.expr import (
-    Access,
-    Call,
-    Const,
-    Expr,
-    Index,
-    Range,
-    Reduce,
-    children,
-    transform,
-)  # fmt: skip
+from ..algo.tensor_expr.expr import Const, Expr, Index, Range, Reduce, transform
 from ..algo.tensor_expr.op import Equation, Op
+from ..algo.tensor_expr.uses import uses
 
 
 def elide(op: Op) -> Op:
     """`op` without the ranges that follow from its accesses.
 
-    A range 0:N is superfluous where some unguarded access has the bare index in a dimension of
-    extent N; that the rest of the operator leads inference to the same ranges is then checked.
+    A range 0:N is superfluous where some access, under no guard on the index, has the bare index in
+    a dimension of extent N; that the rest of the operator leads inference to the same ranges is
+    then checked.
     """
     explicit = check(op)
     shorter = Op(
@@ -43,34 +35,24 @@ def elide(op: Op) -> Op:
 
 
 def _equation(eq: Equation, shapes: Mapping[str, tuple[Expr, ...]]) -> Equation:
+    extents: dict[Expr, set[Expr]] = {}
+    for use in uses(eq):
+        if not use.write and not use.guarded and isinstance(use.expr, Index):
+            extents.setdefault(use.expr, set()).add(shapes[use.tensor][use.dim])
+
+    def kept(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+        return tuple(
+            r
+            for r in ranges
+            if r.lo is not Const(0) or r.hi not in extents.get(Index(r.index), ())
+        )
+
     def rule(item: Expr) -> Expr:
         if isinstance(item, Reduce):
-            kept = _kept(item.ranges, item.body, shapes)
-            return Reduce(item.reducer, item.indices, item.body, kept, item.where, item.dtype)
+            ranges = kept(item.ranges)
+            return Reduce(item.reducer, item.indices, item.body, ranges, item.where, item.dtype)
         return item
 
-    ranges = _kept(eq.ranges, eq.rhs, shapes)
-    return Equation(eq.tensor, eq.lhs, transform(eq.rhs, rule), ranges, eq.where, eq.reducer)
-
-
-def _kept(
-    ranges: tuple[Range, ...], body: Expr, shapes: Mapping[str, tuple[Expr, ...]]
-) -> tuple[Range, ...]:
-    extents: dict[str, set[Expr]] = {}
-    for access in _unguarded(body):
-        for at, extent in zip(access.indices, shapes[access.tensor], strict=True):
-            if isinstance(at, Index):
-                extents.setdefault(at.name, set()).add(extent)
-    return tuple(
-        r for r in ranges if r.lo is not Const(0) or r.hi not in extents.get(r.index, set())
+    return Equation(
+        eq.tensor, eq.lhs, transform(eq.rhs, rule), kept(eq.ranges), eq.where, eq.reducer
     )
-
-
-def _unguarded(body: Expr) -> Iterator[Access]:
-    stack = [body]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Access):
-            yield item
-        guarded = isinstance(item, Call) and item.op == "where"
-        stack.extend(children(item)[:1] if guarded else children(item))

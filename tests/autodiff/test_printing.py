@@ -42,7 +42,7 @@ O_dW(X: [N, C, X_2, X_3], W: [K, C, R, S], dO) -> dW:
 O_dX(X: [N, C, X_2], W: [K, C, R], dO) -> dX:
     dO: [N, K, X_2-R+1]
     dX[n,c,y] = sum(where(0 <= y - r < X_2 - R + 1, dO[n,k,y-r] * W[k,c,r], 0), over=(k, r))\
- where n in 0:N, c in 0:C, y in 0:X_2, k in 0:K, r in 0:R
+ where y in 0:X_2, r in 0:R
 """,
     ("softmax", "x"): """
 softmax_dx(x: [I, J], dy: [I, J]) -> dx:
@@ -110,7 +110,7 @@ cross_entropy_dz(z: [B, O], label: [B], dloss: []) -> dz:
     dloss_sum[] = dloss[] / B
     dl_sum[n] = dloss_sum[] / l_sum[n]
     dm[n] = dloss_sum[] + sum(-dl_sum[n] * exp(z[n,o] - m[n]))
-    dz_scattered[n,label[n]] += -dloss_sum[] where n in 0:B
+    dz_scattered[n,label[n]] += -dloss_sum[]
     dz[n,o] = dl_sum[n] * exp(z[n,o] - m[n]) + where(z[n,o] == m[n], dm[n] / m_ties[n], 0)\
  + dz_scattered[n,o]
 """,
