@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from ..algo import debug
@@ -58,7 +59,10 @@ class Found:
 
 @dataclass
 class Search:
-    """One tuning run. `improved` is called with every new best, the default first."""
+    """One tuning run of `seconds` from `start`, a time of the monotonic clock.
+
+    `improved` is called with every new best, the default first.
+    """
 
     space: Space
     measurer: Measurer
@@ -68,14 +72,20 @@ class Search:
     records: Records = field(default_factory=lambda: Records(None))
     key: str = ""
     improved: Callable[[Found], None] = lambda found: None
+    start: float = field(default_factory=time.monotonic)
 
     def run(self, progress: Progress) -> Found:
-        """Searches until the time or the number of trials is used up."""
-        rng, start = random.Random(self.seed), time.monotonic()
+        """Searches until the time or the number of trials is used up.
+
+        The default is measured in any case; what is found better is measured again within the time.
+        """
+        rng, deadline = random.Random(self.seed), self.start + self.seconds
         first = self.space.default()
         text = self.space.text(first)
         assert text is not None, "the default schedule is legal"
+        began = time.monotonic()
         outcome = self.measurer.measure(text)
+        base = time.monotonic() - began
         if outcome.seconds is None:
             raise RuntimeError(f"the default schedule failed: {outcome.reason}")
         found = Found(text, outcome.seconds, outcome.seconds, 1)
@@ -93,25 +103,19 @@ class Search:
             for record in self.records
             if record.key == self.key and record.seconds is not None
         ]
-        queue: list[tuple[Point | None, str]] = [
-            (None, r.candidate) for r in sorted(known, key=lambda r: r.seconds or 0.0)[:3]
-        ]
-        seeds = self.space.seeds()
-        while time.monotonic() - start < self.seconds and (
+        kept = [r.candidate for r in sorted(known, key=lambda r: r.seconds or 0.0)[:3]]
+        candidates = self._candidates(rng, kept, measured, seen, ranker, deadline)
+        reserve = 0.0  # for measuring the best and the default again
+        while time.monotonic() + reserve < deadline and (
             self.trials is None or found.trials < self.trials
         ):
-            if not queue and seeds:
-                seed = seeds.pop(0)
-                written = self.space.text(seed)
-                queue = [] if written is None or written in seen else [(seed, written)]
-                continue
-            if not queue:
-                queue = self._propose(rng, measured, seen, ranker, start + self.seconds)
-                if not queue:
-                    break
-            point, text = queue.pop(0)
+            candidate = next(candidates, None)
+            if candidate is None:
+                break
+            point, text = candidate
             seen.add(text)
-            left = self.seconds - (time.monotonic() - start)
+            began = time.monotonic()
+            left = deadline - reserve - began
             outcome = self.measurer.measure(text, found.seconds, max(1.0, min(left, limit)))
             found.trials += 1
             self.records.append(Record(self.key, text, outcome.seconds, outcome.reason))
@@ -124,22 +128,52 @@ class Search:
                     ranker.add(self.space.features(point), outcome.seconds)
                 if outcome.seconds < found.seconds:
                     found.text, found.seconds = text, outcome.seconds
+                    reserve = base + time.monotonic() - began
                     self.improved(found)
             progress.update(found.trials, len(found.failures), found.seconds, found.default_seconds)
-        return self._confirm(found, first)
+        return self._confirm(found, first, deadline - reserve)
+
+    def _candidates(
+        self,
+        rng: random.Random,
+        kept: Sequence[str],
+        measured: Sequence[tuple[float, Point]],
+        seen: set[str],
+        ranker: Ranker,
+        deadline: float,
+    ) -> Iterator[tuple[Point | None, str]]:
+        """What to measure next, each found only when it is asked for: the best of old records, the
+        space's seeds, then proposals in the light of what is measured."""
+
+        def new(points: Iterable[Point]) -> Iterator[tuple[Point, str]]:
+            for point in points:
+                text = self.space.text(point) if time.monotonic() < deadline else None
+                if text is not None and text not in seen:
+                    yield point, text
+
+        yield from ((None, text) for text in kept)
+        yield from new(self.space.seeds())
+        found = True
+        while found:
+            found = False
+            # After a few measurements the rest of a pool is no longer the best guess.
+            for candidate in islice(new(self._propose(rng, measured, ranker, deadline)), 4):
+                found = True
+                yield candidate
 
     def _propose(
         self,
         rng: random.Random,
         measured: Sequence[tuple[float, Point]],
-        seen: set[str],
         ranker: Ranker,
         deadline: float,
-    ) -> list[tuple[Point | None, str]]:
-        """The next few candidates: legal, new, and the most promising of many."""
+    ) -> list[Point]:
+        """Points near the best measured ones and elsewhere, the most promising first."""
         elite = [point for _, point in sorted(measured, key=lambda m: m[0])[:6]]
         pool: list[Point] = []
         for _ in range(64):
+            if time.monotonic() > deadline:
+                break
             fresh = not elite or rng.random() < 0.25
             pool.append(
                 self.space.sample(rng) if fresh else self.space.mutate(rng.choice(elite), rng)
@@ -149,27 +183,18 @@ class Search:
             pool = [
                 point for _, point in sorted(zip(scores, pool, strict=True), key=lambda p: p[0])
             ]
-        chosen: list[tuple[Point | None, str]] = []
-        for point in pool:
-            if time.monotonic() > deadline:
-                break
-            text = self.space.text(point)
-            if text is None or text in seen or any(text == other for _, other in chosen):
-                continue
-            chosen.append((point, text))
-            if len(chosen) == 4:
-                break
-        return chosen
+        return pool
 
-    def _confirm(self, found: Found, first: Point) -> Found:
-        """Measures best and default again: noise must not sell a slower schedule."""
+    def _confirm(self, found: Found, first: Point, last_start: float) -> Found:
+        """Measures best and default again, twice if there is time: noise must not sell a slower
+        schedule."""
         default = self.space.text(first)
         if default is None or found.text == default:
             return found
-        again = [
-            (self.measurer.measure(found.text).seconds, self.measurer.measure(default).seconds)
-            for _ in range(2)
-        ]
+        again: list[tuple[float | None, float | None]] = []
+        while not again or (len(again) < 2 and time.monotonic() <= last_start):
+            best_again = self.measurer.measure(found.text).seconds
+            again.append((best_again, self.measurer.measure(default).seconds))
         best = min((b for b, _ in again if b is not None), default=None)
         base = min((d for _, d in again if d is not None), default=None)
         if best is None or (base is not None and base < best):

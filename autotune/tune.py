@@ -39,6 +39,7 @@ def tune_op(
     `types` gives element type and shape by parameter. The default schedule is measured first and
     nothing slower is returned. Raises what the operator raises at these types.
     """
+    progress = Progress(seconds)
     threads = threads or thread_count()
     sizes = bind_sizes(check(op), {name: shape for name, (_, shape) in types.items()})
     dtypes = {name: dtype for name, (dtype, _) in types.items()}
@@ -50,10 +51,19 @@ def tune_op(
 
     described = " ".join(f"{d}{list(s)}" for d, s in types.values())
     label = key(op.fingerprint, described, f"{host_name()} threads={threads}")
-    progress = Progress(seconds)
     try:
         with Measurer(OpTask(op, dict(types), threads)) as measurer:
-            search = Search(space, measurer, seconds, seed, trials, Records(records), label, save)
+            search = Search(
+                space,
+                measurer,
+                seconds,
+                seed,
+                trials,
+                Records(records),
+                label,
+                save,
+                progress.start,
+            )  # fmt: skip
             return search.run(progress)
     finally:
         progress.close()
@@ -76,6 +86,7 @@ def tune_program(
     `target` and `inputs` are (file, name) of the program and of its example arguments, or of a
     function that returns them as a tuple.
     """
+    progress = Progress(seconds)
     threads = threads or thread_count()
     task = ProgramTask(*target, *inputs, threads)
     task.load()
@@ -89,10 +100,19 @@ def tune_program(
 
     task_program = space.program
     label = key(space.fingerprint, "", f"{host_name()} threads={threads} loops={loops}")
-    progress = Progress(seconds)
     try:
         with Measurer(task) as measurer:
-            search = Search(space, measurer, seconds, seed, trials, Records(records), label, save)
+            search = Search(
+                space,
+                measurer,
+                seconds,
+                seed,
+                trials,
+                Records(records),
+                label,
+                save,
+                progress.start,
+            )  # fmt: skip
             return search.run(progress)
     finally:
         progress.close()
