@@ -29,6 +29,7 @@ from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
 from ..algo.tensor_expr.sizes import evaluate
+from ..sched.loop.text import short
 from .tasks import load, split_target
 
 
@@ -148,9 +149,15 @@ def _tune(args: argparse.Namespace) -> int:
     gain = result.default_seconds / result.seconds
     print(
         f"{args.output}: {result.seconds * 1e3:.3f} ms, {gain:.2f} x the default schedule "
-        f"when measured again, after {result.trials} trials ({len(result.failures)} dropped)"
+        f"when measured again, after {result.trials} trials ({dropped(result.failures)})"
     )
     return 0
+
+
+def dropped(failures: list[str]) -> str:
+    """How many candidates were dropped, and why the first of them."""
+    why = f", the first because: {short(failures[0], 120)}" if failures else ""
+    return f"{len(failures)} dropped{why}"
 
 
 def op_types(

@@ -79,8 +79,10 @@ def initial(seed: int = 0) -> dict[str, Any]:
 
 def data() -> tuple[Any, Any, Any, Any]:
     """Training images and labels, held-out images and labels (a fifth); images in 0..1."""
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ImportError("the digits come with scikit-learn: pip install scikit-learn") from None
     digits = load_digits()
     images = (digits.images / 16).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(images))

@@ -49,7 +49,7 @@ def _literal(node: ast.expr, name: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def short(text: str) -> str:
-    """A text on one line of at most 60 characters."""
+def short(text: str, most: int = 60) -> str:
+    """A text on one line of at most so many characters."""
     line = " ".join(text.split())
-    return line if len(line) <= 60 else line[:57] + "..."
+    return line if len(line) <= most else line[: most - 3] + "..."

@@ -12,7 +12,7 @@ from pathlib import Path
 import diptych as dt
 import numpy as np
 import pytest
-from diptych.autotune.cli import autotune, diptych
+from diptych.autotune.cli import autotune, diptych, dropped
 
 EXAMPLES = Path(dt.__file__).parent / "examples"
 TEXT = "C[i,j] = sum(A[i,k]*B[k,j])"
@@ -47,6 +47,27 @@ def test_a_program_is_tuned_at_both_levels(tmp_path: Path) -> None:
     args = [target, "--inputs", inputs, "--both", "-o", str(file), "--time", "40", "--trials", "3"]
     assert autotune(args) == 0
     assert file.read_text().startswith("# diptych graph schedule, format 1\n")
+
+
+def test_dropped_candidates_say_why() -> None:
+    assert dropped([]) == "0 dropped"
+    assert dropped(["took longer than\n3.0 s  [split('i', 8)]", "other"]) == (
+        "2 dropped, the first because: took longer than 3.0 s [split('i', 8)]"
+    )
+
+
+def test_what_an_example_lacks_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = EXAMPLES / "digits.py"
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    args = [f"{digits}:step", "--inputs", f"{digits}:example", "-o", str(tmp_path / "a")]
+    assert autotune(args) == 2
+    line = digits.read_text().split("raise ImportError")[0].count("\n") + 1
+    assert capsys.readouterr().err == (
+        f"autotune: {digits}:{line}: example() raised ImportError: the digits come with "
+        "scikit-learn: pip install scikit-learn\n"
+    )
 
 
 @pytest.mark.parametrize(
