@@ -16,6 +16,7 @@ from math import prod
 from ...algo.tensor_expr.expr import Call, Const, Expr, Index, accesses
 from ...sched.loop.machine import Machine
 from ..ir import (
+    AXES,
     Alloc,
     Buffer,
     For,
@@ -26,6 +27,7 @@ from ..ir import (
     contiguous,
     expressions,
     rebuild,
+    walk,
 )
 from ..ir import children as inner_statements
 
@@ -53,6 +55,8 @@ def _stmt(stmt: Stmt, machine: Machine, looped: bool) -> Stmt:
 def _decide(buffer: Buffer, body: Stmt, machine: Machine, looped: bool) -> Buffer:
     if buffer.scope == "shared" or prod(buffer.shape) == 0:
         return buffer
+    if machine.grid and any(isinstance(item, For) and item.kind in AXES for item in walk(body)):
+        return buffer  # it lies between launches, in global memory
     reach = _reach(buffer, body, {})
     size = prod(buffer.shape) * buffer.dtype.itemsize
     limit = FILES * machine.registers * machine.vector_bytes

@@ -1,9 +1,10 @@
-"""Buffers that a GPU has several of: one for each block of the grid, or for each thread.
+"""Buffers of which a GPU has several: one for each block of the grid, or for each thread.
 
 Memory between loops over the grid is global only where it is an argument or lies around the whole
-kernel. Any other buffer is a block's own (shared) or a thread's own, and a loop bound to a block
-axis inside the buffer's loop divides it: what is written at one position on the axis is not there
-at another. What stands under no loop over an axis runs at its first position.
+kernel. Any other buffer is a block's own (shared) or a thread's own (all others), and a loop bound
+to an axis inside the buffer's loop divides it: what is written at one position on the axis is not
+there at another. What stands under no loop over an axis runs at its first position, except that
+lowering deals such stores out to the threads of a block as it can.
 """
 
 from __future__ import annotations
@@ -22,41 +23,38 @@ BLOCK, THREAD = "block.", "thread."
 
 
 def dividing(nest: Nest) -> dict[str, tuple[str, ...]]:
-    """The block axes that divide each buffer, of those that some axis divides."""
-    if not any(loop.kind.startswith(BLOCK) for loop in loops(nest.tree)):
+    """The axes that divide each buffer, of those that some axis divides."""
+    if not any(loop.kind.startswith((BLOCK, THREAD)) for loop in loops(nest.tree)):
         return {}
     users = touching(nest)
     found: dict[str, tuple[str, ...]] = {}
     for name, buffer in nest.buffers.items():
         if buffer.scope == "param" or (buffer.at is None and buffer.scope in ("heap", "stack")):
             continue
+        levels = BLOCK if buffer.scope == "shared" else (BLOCK, THREAD)
         outer = {loop.name for loop in _down_to(nest, buffer)}
         axes = {
             loop.kind
             for stmt in users[name]
             for loop in around_stmt(nest.tree, stmt)
-            if loop.name not in outer and loop.kind.startswith(BLOCK)
+            if loop.name not in outer and loop.kind.startswith(levels)
         }
         if axes:
             found[name] = tuple(sorted(axes))
     return found
 
 
-def position(
-    nest: Nest, stmt: str, axes: tuple[str, ...], sizes: Sequence[str], space: str
-) -> raw.Map:
-    """{ space[dims] -> [position on each axis] } of the instances of a statement."""
-    return reduce(
-        raw.Map.flat_range_product, (_on_axis(nest, stmt, axis, sizes, space) for axis in axes)
-    )
+def position(nest: Nest, name: str, axis: str, sizes: Sequence[str], space: str) -> raw.Map | None:
+    """{ space[dims] -> [position on the axis] } of a statement; None where lowering chooses it.
 
-
-def _on_axis(nest: Nest, name: str, axis: str, sizes: Sequence[str], space: str) -> raw.Map:
-    """The value of the loop over the axis, counted from the first one in the same iteration."""
+    It is the value of the loop over the axis, counted from the first one of the same iteration.
+    """
     stmt = nest.stmts[name]
     around = around_stmt(nest.tree, name)
     loop = next((item for item in around if item.kind == axis), None)
     if loop is None:
+        if axis.startswith(THREAD) and stmt.reducer is None:
+            return None
         return make_map(stmt.dims, ["0"], domain(stmt), sizes, (space, ""))
     outer = around[: around.index(loop)]
     values = [_values(nest, [*outer, loop], other, sizes, "").range() for other in loop.values]

@@ -105,14 +105,10 @@ def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> No
                 last = flow.get_must_dependence().reverse()
                 stale = last.subtract(same).domain()
                 problem, remedy = "which does not hold the newest value", ""
-                axes = dividing(nest).get(reader.buffer, ())
-                if stale.is_empty() and axes:
-                    stale = last.subtract(_same_block(nest, reader, sources, axes, sizes)).domain()
-                    problem = f"which another {axes[0]} has written, in a buffer of its own"
-                    remedy = (
-                        "; bind the loops of all that use the buffer to the same axes, "
-                        "or stage inside of them"
-                    )
+                for axis in dividing(nest).get(reader.buffer, ()):
+                    if stale.is_empty():
+                        stale = _elsewhere(nest, reader, sources, last, axis, sizes)
+                        problem, remedy = _another(nest, reader.buffer, axis)
             if stale.is_empty():
                 return
             point = _first(stale, reader.stmt.dims)
@@ -205,17 +201,43 @@ def _same_storage(nest: Nest, reader: Role, writer: Role, sizes: Sequence[str]) 
     return isl.parse_union_map(f"{params}{{ {source} -> {target}{such} }}")
 
 
-def _same_block(
-    nest: Nest, reader: Role, writers: list[Role], axes: tuple[str, ...], sizes: Sequence[str]
-) -> raw.UnionMap:
-    """From reads to the instances of writers at the same position on block axes."""
+def _elsewhere(
+    nest: Nest,
+    reader: Role,
+    writers: list[Role],
+    last: raw.UnionMap,
+    axis: str,
+    sizes: Sequence[str],
+) -> raw.UnionSet:
+    """The reads whose last writer ran at another position on a GPU axis.
 
-    def at_position(role: Role) -> raw.Map:
-        return position(nest, role.stmt.name, axes, sizes, role.space)
+    A writer whose position lowering chooses runs at the first of its readers, at best.
+    """
+    none = isl.parse_union_map("{ }")
+    here = position(nest, reader.stmt.name, axis, sizes, reader.space)
+    if here is None:
+        return none.domain()
+    reads = here.to_union_map()
+    wrong = none
+    for writer in writers:
+        instances = _map(writer, ["0"], sizes).domain()
+        seen = last.intersect_range(instances)
+        there = position(nest, writer.stmt.name, axis, sizes, writer.space)
+        wanted = seen.reverse().apply_range(reads)
+        written = wanted.lexmin() if there is None else there.to_union_map()
+        wrong = wrong.union(seen.subtract(reads.apply_range(written.reverse())))
+    return wrong.domain()
 
-    read = at_position(reader)
-    pairs = (read.apply_range(at_position(role).reverse()) for role in writers)
-    return _union(pair.to_union_map() for pair in pairs)
+
+def _another(nest: Nest, buffer: str, axis: str) -> tuple[str, str]:
+    """What is wrong where values are at another position on an axis, and what helps."""
+    owner, scope = axis.partition(".")[0], nest.buffers[buffer].scope
+    wider = ", or use scope shared" if owner == "thread" else ""
+    return (
+        f"which another {owner} has written to its own",
+        f"; a {scope} buffer is one {owner if scope == 'shared' else 'thread'}'s: bind the loops "
+        f"of all that use it to {axis}, or stage it inside of them{wider}",
+    )
 
 
 def _union(parts: Iterable[raw.UnionMap]) -> raw.UnionMap:

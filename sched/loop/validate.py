@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .blocks import check_shared, dividing
 from .carried import check_dependence, check_marks, check_order
 from .dependences import dependences
@@ -25,12 +27,16 @@ def check_change(before: Nest, after: Nest, who: str) -> None:
 def check_storage(nest: Nest, who: str) -> None:
     """Raises unless loops that run at once may, and values are found where they are read."""
     check_marks(nest, who)
-    check_flow(nest, (b.tensor for b in nest.buffers.values() if b.pinned), who)
-    check_blocks(nest, who)
+    check_shared(nest, who)
+    pinned = [name for name, buffer in nest.buffers.items() if buffer.pinned]
+    _check_values(nest, [*pinned, *dividing(nest)], who)
 
 
 def check_blocks(nest: Nest, who: str) -> None:
     """Raises unless every block and thread of a GPU finds its values in its own buffers."""
     check_shared(nest, who)
-    divided = dividing(nest)
-    check_flow(nest, (b.tensor for name, b in nest.buffers.items() if name in divided), who)
+    _check_values(nest, dividing(nest), who)
+
+
+def _check_values(nest: Nest, buffers: Iterable[str], who: str) -> None:
+    check_flow(nest, (nest.buffers[name].tensor for name in buffers), who)

@@ -48,6 +48,41 @@ function f(x: param f32[100], y: param f32[100]):
     )
 
 
+def test_a_function_for_a_grid_is_a_launch_even_where_nothing_is_bound():
+    nothing = parse_function("function f(y: param f32[4]):\n    y[0] = 1.0:f32\n")
+    assert axes(nothing) is nothing
+    assert (
+        print_function(axes(nothing, grid=True))
+        == """\
+function f(y: param f32[4]):
+    for thread in 0 .. 1 thread.x:
+        y[0] = 1.0:f32
+"""
+    )
+
+
+def test_shared_memory_under_no_bound_loop_is_allocated_for_the_block():
+    assert (
+        after("""
+function f(x: param f32[4], y: param f32[4]):
+    for i in 0 .. 4 block.x:
+        for k in 0 .. 2:
+            alloc S: shared f32[1]:
+                S[0] = x[i]
+                y[i] = S[0]
+""")
+        == """\
+function f(x: param f32[4], y: param f32[4]):
+    for i in 0 .. 4 block.x:
+        for thread in 0 .. 1 thread.x:
+            alloc S: shared f32[1]:
+                for k in 0 .. 2:
+                    S[0] = x[i]
+                    y[i] = S[0]
+"""
+    )
+
+
 def test_a_statement_without_threads_runs_once():
     assert (
         after("""
@@ -156,6 +191,16 @@ REFUSED = {
     "    for j in 0 .. 4 thread.x:\n        y[j] = S[3 - j]": (
         "register buffer S: several threads use one cell, and each thread has its own; bind the "
         "loops of every statement that uses it to the same thread axes, or use scope shared"
+    ),
+    "alloc S: shared i64[4]:\n    for i in 0 .. 4:\n        S[i] = 1\n"
+    "    for j in 0 .. 4 block.x:\n        y[j] = S[j]": (
+        "shared buffer S: several blocks use one cell, and each block has its own; bind the loops "
+        "of every statement that uses it to the same block axes"
+    ),
+    "alloc S: local i64[4]:\n    for i in 1 .. 4 block.x:\n        S[i] = 1\n"
+    "    for j in 0 .. 4 block.x:\n        y[j] = S[j]": (
+        "local buffer S: several blocks use one cell, and each block has its own; bind the loops "
+        "of every statement that uses it to the same block axes"
     ),
 }  # fmt: skip
 

@@ -200,12 +200,24 @@ def test_unbound_loops_of_an_accumulator_fall_to_the_threads_that_own_its_cells(
 
 def test_threads_that_share_an_accumulator_are_refused():
     schedule = Schedule(MATMUL).tile(i=4, j=4).stage("C", at="jo", scope="register")
-    schedule = schedule.reorder("k", "ii", "ji")
-    schedule = schedule.bind("C.ii", "thread.x").bind("C.init.ji", "thread.x")
+    schedule = schedule.reorder("k", "ii", "ji").bind("C.ii", "thread.x")
     with pytest.raises(ScheduleError) as refused:
-        emulate_op(MATMUL, matrices(8, 12, 5), schedule)
+        schedule.bind("C.init.ji", "thread.x")
     assert str(refused.value) == (
-        "matmul: register buffer C.register: several threads use one cell, and each thread "
+        "bind(C.init.ji, thread.x): C.update[0,1,0] reads C.register[0,1], which another thread "
+        "has written to its own (<text>:1); a register buffer is one thread's: bind the loops of "
+        "all that use it to thread.x, or stage it inside of them, or use scope shared"
+    )
+
+
+def test_threads_among_which_a_copy_cannot_be_dealt_are_refused():
+    op = parse("C[i,j] = sum(A[i,k] * B[j,k])", name="abt")
+    schedule = Schedule(op).split("j", 3).stage("B", at="C.jo", scope="register")
+    schedule = schedule.bind("C.ji", "thread.y")
+    with pytest.raises(ScheduleError) as refused:
+        emulate_op(op, [np.ones((8, 5), np.float32), np.ones((12, 5), np.float32)], schedule)
+    assert str(refused.value) == (
+        "abt: register buffer B.register: several threads use one cell, and each thread "
         "has its own; bind the loops of every statement that uses it to the same thread axes, or "
         "use scope shared"
     )
