@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .algo.dtypes import DType, from_numpy, promote, promote_weak
-from .algo.errors import DTypeError, ScheduleError, ShapeError
+from .algo.errors import DTypeError, ScheduleError, ShapeError, counted
 from .algo.graph import build
 from .algo.location import caller
 from .algo.tensor_expr.check import check
@@ -131,14 +131,15 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     if len(arrays) != len(operator.params):
         names = ", ".join(p.name for p in operator.params)
         raise ShapeError(
-            f"{operator.name} takes {len(operator.params)} arrays ({names}), {len(arrays)} given"
+            f"{operator.name} takes {counted(len(operator.params), 'array')} ({names}), "
+            f"{len(arrays)} given"
         )
     weak = [isinstance(a, (bool, int, float)) and not isinstance(a, np.generic) for a in arrays]
-    strong = [None if w else np.asarray(a) for w, a in zip(weak, arrays, strict=True)]
-    types = [
-        None if a is None else _element_type(operator, param.name, a)
-        for param, a in zip(operator.params, strong, strict=True)
+    strong = [
+        None if w else _array(operator, param.name, a)
+        for w, param, a in zip(weak, operator.params, arrays, strict=True)
     ]
+    types = [None if a is None else from_numpy(a.dtype) for a in strong]
     out: list[Array] = []
     for param, value, array, found in zip(operator.params, arrays, strong, types, strict=True):
         wanted = param.type.dtype
@@ -155,14 +156,29 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     return out
 
 
-def _element_type(operator: Op, param: str, array: Array) -> DType:
+def _array(operator: Op, param: str, given: Any) -> Array:
+    """An argument as an array of a type that there is."""
     try:
-        return from_numpy(array.dtype)
+        array = np.asarray(given)
+    except ValueError as error:  # lists of unequal lengths
+        raise DTypeError(f"{operator.name}: {param}: {error}") from None
+    if array.dtype.kind in "OUS" and not isinstance(given, np.ndarray):
+        raise DTypeError(
+            f"{operator.name}: {param}: expected an array of numbers, {_shortly(given)} came"
+        )
+    try:
+        from_numpy(array.dtype)
     except DTypeError as error:
         raise DTypeError(
             f"{operator.name}: {param}: {error}; give an array of numbers in the machine's byte "
             "order"
         ) from None
+    return array
+
+
+def _shortly(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) < 40 else f"a {type(given).__name__}"
 
 
 def _in_order(operator: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:

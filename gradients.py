@@ -116,6 +116,11 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
             raise GradientError(
                 f"grad of {function.name}: expected a scalar result, {shape} came; use dt.vjp"
             )
+        if value.dtype.kind != "f":
+            raise GradientError(
+                f"grad of {function.name}: expected a float result, one of type "
+                f"{from_numpy(value.dtype)} came"
+            )
         found = pull(np.ones((), value.dtype))
         for n in picks:
             if found[n] is None:

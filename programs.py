@@ -23,6 +23,8 @@ def program(function: Any = None, *, name: str | None = None) -> Any:
     """A program from a Python function of arrays: a graph of the operators that it calls."""
     if function is None:
         return lambda given: program(given, name=name)
+    if not callable(function):
+        raise GraphError(f"program: expected a Python function of arrays, {function!r} came")
     return Program(function, name)
 
 
@@ -33,6 +35,8 @@ def interpret(what: Op | Program, *args: Any, exact: bool = False) -> Any:
     """
     if isinstance(what, Program):
         return what.interpret(*args)
+    if not isinstance(what, Op):
+        raise GraphError(f"interpret: expected an operator or a program, {what!r} came")
     return interpret_op(what, *arguments(what, args), exact=exact)
 
 

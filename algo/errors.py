@@ -7,6 +7,11 @@ compiler's bug are different types: only `InternalError` means that Diptych itse
 from __future__ import annotations
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words of a message: "1 array", "2 arrays"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class Error(Exception):
     """The root of every error that Diptych raises on purpose."""
 

@@ -35,6 +35,11 @@ def adjoint(op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = ()) -> 
     gathered elements accumulate, prod is right with zeros. Raises `GradientError` for a name that
     is no parameter, an integer parameter, and reducers that have no derivative.
     """
+    if not isinstance(wrt, (str, tuple, list)):
+        raise GradientError(
+            f"gradient of {op.name}: expected names of parameters, {wrt!r} came; name at least one "
+            f"of {', '.join(p.name for p in op.params)}"
+        )
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     _check_names(op, names)
     made: Op = op.memo(f"adjoint {names} {saved}", lambda: _Reverse(op, names, saved).run())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..algo.dtypes import DType, from_numpy
-from ..algo.errors import DTypeError, ScheduleError, ShapeError
+from ..algo.errors import DTypeError, ScheduleError, ShapeError, counted
 from ..algo.graph.graph import ArrayType, Literal
 from ..algo.tensor_expr.op import Op
 from ..lower.plan import (
@@ -101,7 +101,8 @@ class Executor:
         if len(arrays) != len(plan.inputs):
             names = ", ".join(given.name for given in plan.inputs)
             raise ShapeError(
-                f"{plan.name} takes {len(plan.inputs)} arrays ({names}), got {len(arrays)}"
+                f"{plan.name} takes {counted(len(plan.inputs), 'array')} ({names}), "
+                f"{len(arrays)} given"
             )
         whole = [_argument(plan, g, a) for g, a in zip(plan.inputs, arrays, strict=True)]
         outputs = [np.empty(out.type.shape, out.type.dtype.numpy) for out in plan.outputs]

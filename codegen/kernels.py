@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..algo.dtypes import DType
-from ..algo.errors import DTypeError, ShapeError
+from ..algo.errors import DTypeError, ShapeError, counted
 from ..algo.tensor_expr.op import Op
 from ..sched.loop.schedule import Schedule
 from .aliasing import may_write_over
@@ -46,7 +46,7 @@ class Compiled:
     def __init__(self, op: Op, types: Types, schedule: Schedule | None) -> None:
         if len(types) != len(op.params):
             raise ShapeError(
-                f"{op.name} takes {len(op.params)} arrays, types of {len(types)} given"
+                f"{op.name} takes {counted(len(op.params), 'array')}, types of {len(types)} given"
             )
         self.op, self.schedule = op, schedule
         self.signature = Signature(op, tuple((t, tuple(shape)) for t, shape in types))
@@ -168,7 +168,8 @@ class Compiled:
         if len(arrays) != len(op.params):
             names = ", ".join(p.name for p in op.params)
             raise ShapeError(
-                f"{op.name} takes {len(op.params)} arrays ({names}), {len(arrays)} given"
+                f"{op.name} takes {counted(len(op.params), 'array')} ({names}), "
+                f"{len(arrays)} given"
             )
         for param, array, (dtype, shape) in zip(
             op.params, arrays, self.signature.types, strict=True
@@ -184,7 +185,8 @@ class Compiled:
     def _check_outs(self, outs: Sequence[Any]) -> None:
         op = self.op
         if len(outs) != len(op.returns):
-            raise ShapeError(f"{op.name} returns {len(op.returns)} arrays, out= has {len(outs)}")
+            returned = counted(len(op.returns), "array")
+            raise ShapeError(f"{op.name} returns {returned}, out= has {len(outs)}")
         for name, array, (shape, dtype) in zip(
             op.returns, outs, self.signature.results, strict=True
         ):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import BY_NAME, DType, bool_, from_numpy, i64, promote, promote_weak
-from ..errors import DTypeError, GraphError, ShapeError
+from ..errors import DTypeError, GraphError, ShapeError, counted
 from ..location import Loc, caller
 from ..tensor_expr.check import check
 from ..tensor_expr.expr import Access, accesses, walk
@@ -224,7 +224,8 @@ def _by_position(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> list[
 def _values(op: Op, checked: Checked, args: Sequence[Any]) -> list[Value]:
     if len(args) != len(op.params):
         names = ", ".join(param.name for param in op.params)
-        raise ShapeError(f"{op.name}({names}) takes {len(op.params)} arguments, got {len(args)}")
+        takes = counted(len(op.params), "argument")
+        raise ShapeError(f"{op.name}({names}) takes {takes}, {len(args)} given")
     strong = [a.type.dtype if isinstance(a, Value) else from_numpy(a.dtype)
               for a in args if isinstance(a, (Value, np.ndarray, np.generic))]  # fmt: skip
     values: list[Value] = []

@@ -21,7 +21,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.function = function
-        self.name = name or getattr(function, "__name__", "program")
+        self.name: str = name or str(getattr(function, "__name__", "program"))
         self.convention = Convention(function, self.name)
         self.graphs: dict[Hashable, Graph] = {}
         self.__doc__ = function.__doc__

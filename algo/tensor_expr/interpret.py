@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType, bf16, from_numpy, u16
-from ..errors import InternalError, ShapeError
+from ..errors import InternalError, ShapeError, counted
 from . import types
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
@@ -37,7 +37,9 @@ def interpret(
     given = dict(zip((p.name for p in op.params), map(np.asarray, arrays), strict=False))
     if len(given) != len(op.params) or len(arrays) != len(op.params):
         names = ", ".join(p.name for p in op.params) or "none"
-        raise ShapeError(f"{op.name} takes {len(op.params)} arrays ({names}), got {len(arrays)}")
+        raise ShapeError(
+            f"{op.name} takes {counted(len(op.params), 'array')} ({names}), {len(arrays)} given"
+        )
     dtypes = {p.name: _dtype(p, given[p.name]) for p in op.params}
     bound = {**(sizes or {}), **bind_sizes(checked, {n: a.shape for n, a in given.items()})}
     run = _Run(checked, types.infer(checked, dtypes), bound, exact)

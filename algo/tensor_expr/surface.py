@@ -288,4 +288,4 @@ RESERVED = frozenset(("True", "False", "inf", "nan", "where", "in", "and", "or",
 
 def is_name(text: str) -> bool:
     """Can this name a tensor, an index or a size?"""
-    return text.isidentifier() and text not in RESERVED
+    return isinstance(text, str) and text.isidentifier() and text not in RESERVED

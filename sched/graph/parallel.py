@@ -40,11 +40,11 @@ class ParallelDo(Primitive):
             raise GraphError(
                 f"{self.who}: expected a number of devices of at least 1, got {self.devices!r}"
             )
-        for name, axis in self.axes:
-            if type(axis) is not int:
+        for name, along in self.axes:
+            if type(along) is not int:
                 raise GraphError(
                     f"{self.who}: expected the axis along which {name} is split, 0 for its first, "
-                    f"got {axis!r}"
+                    f"got {along!r}"
                 )
         if not self.axes and not self.sizes:
             raise GraphError(

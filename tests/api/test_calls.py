@@ -203,7 +203,7 @@ def test_only_arrays_take_the_quick_path() -> None:
 
     with pytest.raises(dt.DTypeError) as refused:
         op(LookAlike(), 2.0)
-    assert str(refused.value).startswith("y: x: arrays of object are not supported; expected one")
+    assert str(refused.value) == "y: x: expected an array of numbers, a LookAlike came"
     with pytest.raises(dt.DTypeError) as out:
         op(x, 2.0, out=[1])
     assert str(out.value) == "y: out= must be an array of float32, [1] came"
@@ -236,3 +236,34 @@ def test_what_is_no_schedule_is_refused() -> None:
     with pytest.raises(dt.ScheduleError) as attached, dt.schedules(3):  # type: ignore[arg-type]
         pass
     assert str(attached.value) == "schedules: expected schedules of operators, 3 came"
+
+
+REFUSED: dict[str, tuple[Any, type[dt.Error]]] = {
+    "C: A: expected an array of numbers, None came": (
+        lambda: dt.op(TEXT)(None, np.ones((2, 2))), dt.DTypeError),
+    "C: B: expected an array of numbers, 'abc' came": (
+        lambda: dt.op(TEXT)(np.ones((2, 2)), "abc"), dt.DTypeError),
+    "C: A: setting an array element with a sequence. The requested array has an inhomogeneous "
+    "shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part.": (
+        lambda: dt.op(TEXT)([[1, 2], [3]], np.ones((2, 2))), dt.DTypeError),
+    "C: A: arrays of >f4 are not supported; expected one of bool, i8, i16, i32, i64, u8, u16, u32, "
+    "u64, f16, bf16, f32, f64; give an array of numbers in the machine's byte order": (
+        lambda: dt.op(TEXT)(np.ones((2, 2), ">f4"), np.ones((2, 2))), dt.DTypeError),
+    "C takes 2 arrays (A, B), 1 given": (lambda: dt.op(TEXT)(np.ones((2, 2))), dt.ShapeError),
+    "y takes 1 array (x), 0 given": (lambda: dt.op("y[i] = x[i]")(), dt.ShapeError),
+    "interpret: expected an operator or a program, 3 came": (
+        lambda: dt.interpret(3, 4), dt.GraphError),  # type: ignore[arg-type]
+    "program: expected a Python function of arrays, 3 came": (lambda: dt.program(3), dt.GraphError),
+    "gradient of C: expected names of parameters, 3 came; name at least one of A, B": (
+        lambda: dt.op(TEXT).gradient(3), dt.GradientError),
+    "grad of y: expected a float result, one of type bool came": (
+        lambda: dt.grad(dt.op("y = any(x[i] > 0)"))(np.ones(3)), dt.GradientError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_arguments_refused(message: str) -> None:
+    act, kind = REFUSED[message]
+    with pytest.raises(kind) as refused:
+        act()
+    assert str(refused.value) == message

@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_refused() -> None:
         "type": "add: B was compiled for f32, an array of float64 came",
         "list": "add: B was compiled for f32, [1, 2] came",
         "shape": "add: B was compiled for shape (4,), (5,) came",
-        "outs": "add returns 1 arrays, out= has 2",
+        "outs": "add returns 1 array, out= has 2",
         "out type": "add: out= must be an array of float32, an array of float64 came",
         "out shape": "add: out= must have shape (4,), (5,) came",
         "read-only": "add: out= is read-only; pass a copy of it",

@@ -333,7 +333,7 @@ def test_errors() -> None:
     assert text(lambda x: build.call(DENSE, x, x=x), X) == (
         "dense(x, w) got x by position and by name"
     )
-    assert text(lambda x: build.apply(DENSE, [x])[0], X) == ("dense(x, w) takes 2 arguments, got 1")
+    assert text(lambda x: build.apply(DENSE, [x])[0], X) == ("dense(x, w) takes 2 arguments, 1 given")
     trace(leak, (ArrayType((7, 7), f32),))
     assert text(lambda y: y + LEAKED[0], ArrayType((7, 7), f32)) == (
         "program <lambda>: input x belongs to another program; a value may be used only in the "

@@ -188,4 +188,4 @@ def test_wrong_arguments(interpreted: Any) -> None:
     assert str(dtype.value) == "double: x is f64[2]; this plan is for f32[2]"
     with pytest.raises(ShapeError) as count:
         run()
-    assert str(count.value) == "double takes 1 arrays (x), got 0"
+    assert str(count.value) == "double takes 1 array (x), 0 given"

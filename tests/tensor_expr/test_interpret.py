@@ -324,7 +324,7 @@ def test_wrong_arguments() -> None:
     x = floats(4)
     with pytest.raises(ShapeError) as caught:
         run("f(x, z) -> y: y[i] = x[i] + z[i]", x)
-    assert str(caught.value) == "f takes 2 arrays (x, z), got 1"
+    assert str(caught.value) == "f takes 2 arrays (x, z), 1 given"
     with pytest.raises(DTypeError) as caught:
         run("f(x: f64) -> y: y[i] = x[i] + 1", x)
     assert str(caught.value) == (
