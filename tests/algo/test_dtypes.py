@@ -115,3 +115,12 @@ def test_kinds():
     assert [t.name for t in ALL if t.is_float] == ["f16", "bf16", "f32", "f64"]
     assert [t.name for t in ALL if t.is_int] == [f"{k}{b}" for k in "iu" for b in (8, 16, 32, 64)]
     assert u8.bits == 8 and bool_.bits == 8
+
+
+def test_annotations_have_names_and_whole_numbers() -> None:
+    assert repr(f32["M", 3]) == "f32['M', 3]"
+    with pytest.raises(DTypeError) as refused:
+        f32["M", 2.5]
+    assert str(refused.value) == (
+        "f32[...]: expected a name or a whole number for each dimension, 2.5 came"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.autotune import cli
 from diptych.autotune.cli import diptych
 
 TEXT = "C[i,j] = sum(A[i,k] * B[k,j])"
@@ -146,3 +147,20 @@ def test_files_are_checked_against_what_they_are_for(
         "diptych: t.py:mm is a Op, not a program\n"
         "diptych: t.py:p is a Program, not an operator\n"
     )
+
+
+def test_a_bug_is_one_line_with_a_way_to_see_more(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(args: object) -> int:
+        raise KeyError("i")
+
+    monkeypatch.setattr(cli, "_command", broken)
+    monkeypatch.delenv("DIPTYCH_DEBUG", raising=False)
+    assert diptych(["show", str(file)]) == 1
+    assert capsys.readouterr().err == (
+        "diptych: KeyError: 'i' (a bug; DIPTYCH_DEBUG=1 shows where)\n"
+    )
+    monkeypatch.setenv("DIPTYCH_DEBUG", "1")
+    with pytest.raises(KeyError):
+        diptych(["show", str(file)])
