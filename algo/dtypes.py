@@ -26,15 +26,9 @@ class DType:
     bits: int
 
     def __getitem__(self, dims: Any) -> TensorType:
-        """The annotation of a tensor: `f32["M", 3]`, a name or a whole number a dimension."""
-        listed = dims if isinstance(dims, tuple) else (dims,)
-        for dim in listed:
-            if not isinstance(dim, (str, int)):
-                raise DTypeError(
-                    f"{self.name}[...]: expected a name or a whole number for each dimension, "
-                    f"{dim!r} came"
-                )
-        return TensorType(self, listed)
+        """The annotation of a tensor: `f32["M", 3]`, a name or a whole number a dimension;
+        `dt.size("M")` is a name too."""
+        return TensorType(self, dims if isinstance(dims, tuple) else (dims,))
 
     def __call__(self, value: Any) -> Any:
         """`f32(x)`: in traced code a conversion; of a plain number, NumPy's scalar."""

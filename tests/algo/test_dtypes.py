@@ -117,10 +117,6 @@ def test_kinds():
     assert u8.bits == 8 and bool_.bits == 8
 
 
-def test_annotations_have_names_and_whole_numbers() -> None:
+def test_annotations_read_as_written() -> None:
     assert repr(f32["M", 3]) == "f32['M', 3]"
-    with pytest.raises(DTypeError) as refused:
-        f32["M", 2.5]
-    assert str(refused.value) == (
-        "f32[...]: expected a name or a whole number for each dimension, 2.5 came"
-    )
+    assert repr(f32["M"]) == "f32['M']"
