@@ -31,6 +31,9 @@ raw = islpy
 T = TypeVar("T")
 QUOTA = 200_000
 """Operations that a question may take unless its asker says otherwise: some tens of ms to 1 s."""
+FIRST = 2_000
+"""Operations for the first element of a set rather than some element: large sets of pairs of
+instances take a millisecond an operation."""
 
 _context = raw.DEFAULT_CONTEXT
 _lock = threading.RLock()
@@ -164,7 +167,8 @@ def first_point(items: raw.Set, operations: int = QUOTA) -> dict[str, int] | Non
     """The lexicographically first element under the smallest parameters, by name; None if empty.
 
     A witness for messages: it holds a value for every parameter and dimension. `Exhausted` may be
-    raised; a set that is not bounded below gives some element instead of the first.
+    raised; a set that is not bounded below, or whose first element takes long to find, gives some
+    element instead.
     """
     with quota(operations):
         if items.is_empty():
@@ -255,12 +259,16 @@ def _is_spent() -> bool:
 
 
 def _lexmin(items: raw.Set) -> raw.Set:
+    """The first element alone; all of them where there is none, or none is found soon."""
+    _context.reset_operations()
+    _context.set_max_operations(FIRST)
     try:
         return items.lexmin()
     except raw.Error:
-        if _is_spent():
-            raise
-        return items  # unbounded below: there is no first
+        return items  # unbounded below, or too much work
+    finally:
+        _context.reset_operations()
+        _context.set_max_operations(_active[0])
 
 
 def _renew_lock() -> None:
