@@ -55,22 +55,6 @@ def compare(operation: str, a: Any, b: Any) -> Value:
     return elementwise(operation, a, b)
 
 
-_NUMPY = {
-    "subtract": "sub", "multiply": "mul", "divide": "div", "floor_divide": "floordiv",
-    "remainder": "mod", "negative": "neg", "power": "pow", "absolute": "abs", "minimum": "min",
-    "maximum": "max", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-    "equal": "eq", "not_equal": "ne", "logical_and": "and", "logical_or": "or",
-    "logical_not": "not",
-}  # fmt: skip
-"""Operations that NumPy calls otherwise."""
-
-
-def of_numpy(name: str) -> str | None:
-    """The operation that a NumPy function of this name computes element by element, if any."""
-    found = _NUMPY.get(name, name)
-    return found if found in OPERATIONS else None
-
-
 def _operand(operation: str, item: Any) -> Value | bool | int | float:
     if isinstance(item, (Value, bool, int, float)) and not isinstance(item, np.generic):
         return item

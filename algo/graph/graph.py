@@ -15,6 +15,7 @@ from ..dtypes import DType
 from ..errors import GraphError
 from ..node import node
 from ..tensor_expr.op import Op
+from ..tensor_expr.operations import numpy_call, of_numpy
 
 
 @node
@@ -110,15 +111,11 @@ class Value:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Value:
         """What NumPy's functions, and `array + value`, do."""
-        from .elementwise import of_numpy
-
-        operation = of_numpy(ufunc.__name__)
-        if operation is None or method != "__call__" or options:
-            called = f"{ufunc.__name__}.{method}".removesuffix(".__call__")
-            with_ = f" with {', '.join(options)}" if options else ""
+        operation = of_numpy(ufunc, method, options)
+        if operation is None:
             raise GraphError(
-                f"NumPy's {called}{with_} cannot take a traced value of type {self.type}; write an "
-                "operator"
+                f"{numpy_call(ufunc, method, options)} cannot take a traced value of type "
+                f"{self.type}; write an operator"
             )
         return _elementwise(operation, *operands)
 

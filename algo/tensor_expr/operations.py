@@ -7,7 +7,7 @@ test asserts that every name is covered everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,3 +120,24 @@ BY_SYMBOL: dict[tuple[str, int], Operation] = {
     (op.symbol, op.arity): op for op in _TABLE if op.symbol is not None
 }
 FUNCTIONS: dict[str, Operation] = {op.name: op for op in _TABLE if op.symbol is None}
+
+_NUMPY = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "floor_divide": "floordiv",
+    "remainder": "mod", "negative": "neg", "power": "pow", "absolute": "abs", "minimum": "min",
+    "maximum": "max", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "equal": "eq", "not_equal": "ne", "logical_and": "and", "logical_or": "or",
+    "logical_not": "not", "bitwise_and": "and", "bitwise_or": "or", "invert": "not",
+}  # fmt: skip
+"""Operations that NumPy calls otherwise."""
+
+
+def of_numpy(ufunc: np.ufunc, method: str, options: object) -> str | None:
+    """The operation that such a call of a NumPy function computes element by element, if any."""
+    found = _NUMPY.get(ufunc.__name__, ufunc.__name__)
+    return found if found in OPERATIONS and method == "__call__" and not options else None
+
+
+def numpy_call(ufunc: np.ufunc, method: str, options: Iterable[str]) -> str:
+    """How messages name such a call: "NumPy's add.reduce with axis"."""
+    named = f"{ufunc.__name__}.{method}".removesuffix(".__call__")
+    return f"NumPy's {named}" + (f" with {', '.join(options)}" if options else "")

@@ -18,6 +18,7 @@ from ..errors import DTypeError, OpError
 from ..location import caller
 from .expr import Access, Call, Cast, Const, Expr, Index, Range, Size
 from .lexer import fail
+from .operations import FUNCTIONS, numpy_call, of_numpy
 from .surface import compare, is_name, not_a_condition, typed
 
 
@@ -30,7 +31,6 @@ class Term:
     """A scalar expression in traced code. Comparisons give expressions, not truth."""
 
     __slots__ = ("expr", "update")
-    __array_ufunc__ = None  # NumPy scalars and arrays leave their operators to ours
 
     def __init__(self, expr: Expr, update: Update | None = None) -> None:
         self.expr = expr
@@ -43,6 +43,21 @@ class Term:
 
     def __hash__(self) -> int:
         return hash(self.expr)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Term:
+        """What NumPy's functions do, and operators with NumPy's scalars on their left."""
+        operation = of_numpy(ufunc, method, options)
+        if operation is None:
+            raise error(
+                f"{numpy_call(ufunc, method, options)} has no meaning for {self!r}; there are "
+                f"{', '.join(f'dt.{name}' for name in FUNCTIONS)}, and reductions such as dt.sum"
+            )
+        # NumPy makes arrays of the scalars that it compares with.
+        operands = tuple(o[()] if isinstance(o, np.ndarray) and not o.ndim else o for o in operands)
+        if len(operands) == 1:
+            return Value(Call(operation, (self.expr,)))
+        compared = operation in ("lt", "le", "gt", "ge", "eq", "ne")
+        return (comparison if compared else binary)(operation, *operands)
 
     def __cast__(self, dtype: DType) -> Term:
         return Value(Cast(dtype, self.expr))

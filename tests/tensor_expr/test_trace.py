@@ -80,6 +80,10 @@ def equation(make: Callable[..., Any], *params: str) -> str:
          "f32(0.1) * x[i] + x[i] * i8(3)"),
         (lambda A, B, x: x[i] * f32(0.1), "x[i] * f32(0.1)"),
         (lambda A, B, x: A[x[i], np.int64(0)], "A[x[i],0]"),
+        (lambda A, B, x: np.maximum(np.exp(x[i]), 2) - np.float32(1) / np.negative(x[j]),
+         "max(exp(x[i]), 2) - f32(1.0) / -x[j]"),
+        (lambda A, B, x: np.logical_not(np.int8(1) < x[i]) & (np.float32(2) != x[j]),
+         "~(x[i] > i8(1)) & (x[j] != f32(2.0))"),
         (lambda A, B, x: exp(x[i]) * sqrt(2.25) + rsqrt(x[i]) + erf(x[j]),
          "exp(x[i]) * 1.5 + rsqrt(x[i]) + erf(x[j])"),
     ],
@@ -296,6 +300,13 @@ REFUSED = [
     (lambda A, x: x[i] + np.ones(3),
      "an array of shape (3,) stands inside an expression; make it a parameter of the function and "
      "read it as A[i]"),
+    (lambda A, x: np.ones(3) * x[i],
+     "an array of shape (3,) stands inside an expression; make it a parameter of the function and "
+     "read it as A[i]"),
+    (lambda A, x: np.sum(x[i]),
+     "NumPy's add.reduce with axis, dtype has no meaning for x[i]; there are dt.min, dt.max, "
+     "dt.abs, dt.sign, dt.where, dt.sqrt, dt.rsqrt, dt.exp, dt.log, dt.tanh, dt.sigmoid, dt.erf, "
+     "dt.sin, dt.cos, dt.floor, dt.ceil, and reductions such as dt.sum"),
     (lambda A, x: sum(A[i, k], over="k"),
      "over= takes indices such as k or k.within(0, 3), got 'k'"),
     (lambda A, x: sum(A[i, k], over=(k, k)), "index k is listed twice in over="),
