@@ -2,8 +2,8 @@
 
 Blocks become loops. The program of a thread is cut at its barriers into regions, and each region
 runs once for every thread of the block, in an order that is shuffled anew for every region.
-Buffers that are each thread's own get one copy a thread; every access to memory that threads
-share is recorded (`epochs`). The result is loop IR for the host like any other.
+Buffers that are each thread's own get one copy a thread, poisoned first; every access to memory
+that threads share is recorded (`epochs`). The result is loop IR for the host like any other.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from . import epochs
 from .epochs import CLOCK, REPORT, Shadows
 from .jit import compile
 from .outside import OutsideError
+from .poison import poison
 
 Array = np.ndarray[Any, Any]
 
@@ -194,7 +195,8 @@ class _Cutter:
                 return block(*parts)
             case Alloc(buffer, body):
                 self.copies.add(buffer.name)
-                return Alloc(_on_host(self.copied(buffer)), self.cut(body))
+                own = _on_host(self.copied(buffer))
+                return Alloc(own, block(poison(own), self.cut(body)))
             case Let(var, value, body) if not accesses(value):
                 return self.cut(substitute(body, {Index(var): value}))
             case For(var, lo, hi, body, _, step, _) if self.uniform(lo, hi):
@@ -231,7 +233,7 @@ class _Cutter:
             case For(var, lo, hi, body, _, step, _):
                 return For(var, lo, hi, body, step=step)
             case Alloc(buffer, body):
-                return Alloc(_on_host(buffer), body)
+                return Alloc(_on_host(buffer), block(poison(_on_host(buffer)), body))
             case Store(buffer, index, value) if buffer in self.copies:
                 return Store(buffer, (*self.mine(), *index), value)
             case Update(buffer, index, reducer, value) if buffer in self.copies:

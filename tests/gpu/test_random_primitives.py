@@ -36,7 +36,7 @@ OPS = {
     "scan": ("c[0,j] = x[0,j]\nc[i,j] = c[i-1,j] + x[i,j] where i in 1:N", lambda n: ((n, n),)),
 }
 HEADERS = {"scan": "scan(x: f32[N,M]) -> c:\n"}
-AXES = ("block.x", "thread.x", "block.y", "thread.y", "thread.x")
+AXES = ("block.x", "block.x", "block.y", "thread.x", "thread.y")
 STEPS = ("split", "bind", "bind", "bind", "stage", "stage", "reorder", "compute_at", "unroll")
 CASES = 36
 
@@ -67,7 +67,7 @@ def drawn(name: str, choose: random.Random, tally: Counter[str]) -> Schedule:
     text, _ = OPS[name]
     lines = text if name not in HEADERS else HEADERS[name] + re.sub(r"^", "  ", text, flags=re.M)
     schedule = Schedule(parse(lines, name=name, returns="y" if name == "norm" else None))
-    for _ in range(choose.randint(2, 8)):
+    for _ in range(choose.randint(3, 8)):
         step = draw(schedule, choose)
         try:
             schedule = Schedule.parse(schedule.op, f"{schedule.text}.{step}")
@@ -83,7 +83,7 @@ def test_random_primitives(part: int):
     tally: Counter[str] = Counter()
     for seed in range(CASES * part, CASES * (part + 1)):
         choose = random.Random(seed)
-        name, size = choose.choice(list(OPS)), choose.choice([1, 3, 7, 8, 17])
+        name, size = choose.choice(list(OPS)), choose.choice([1, 3, 5, 8, 13])
         schedule = drawn(name, choose, tally)
         if not any("." in loop.kind for loop in loops(schedule.nest().tree)):
             continue
@@ -100,11 +100,11 @@ def test_random_primitives(part: int):
         where = f"seed {seed}, size {size}: {name}{schedule.text}"
         wanted = interpret(schedule.op, *arrays)
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5, err_msg=where)
-        if size in (1, 7):
+        if size in (1, 5):
             types = [(f32, array.shape) for array in arrays]
             assert ".visible .entry" in ptx(kernel_of(schedule.op, types, schedule), "sm_80"), where
     # The random choices reach what this test is about, and most of what is accepted runs.
     assert tally["elsewhere"] >= 2
-    assert tally["staged"] >= 10
-    assert tally["run"] >= 18
+    assert tally["staged"] >= 6
+    assert tally["run"] >= 15
     assert tally["late"] <= tally["run"] // 5

@@ -143,6 +143,24 @@ function f(x: param f32[2, 8], y: param f32[2, 8]):
     np.testing.assert_array_equal(y, 2 * x + x[:, ::-1])
 
 
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "poison"), [("f32", np.nan), ("i32", (1 << 30) + 0x15), ("u8", 0x55), ("bool", True)]
+)
+def test_what_a_thread_has_not_written_is_poison(dtype: str, poison: object, barrier: bool):
+    function = parse_function(f"""
+function f(y: param {dtype}[2, 3]):
+    for b in 0 .. 2 block.x:
+        for t in 0 .. 3 thread.x:
+            alloc r: local {dtype}[2]:
+                {"barrier" if barrier else "y[b, t] = r[0]"}
+                y[b, t] = r[1]
+""")
+    y = np.zeros((2, 3), {"f32": "f4", "i32": "i4", "u8": "u1", "bool": "?"}[dtype])
+    emulate(function, [y])
+    np.testing.assert_array_equal(y, np.full_like(y, poison))
+
+
 def test_launches_one_after_the_other_order_global_memory(prepare):
     function = prepare("""
 function f(x: param f32[8], y: param f32[8]):
