@@ -7,6 +7,9 @@ from ...algo.tensor_expr.expr import Call, Const, Index, Size
 from .nest import Loop, Nest, Stmt
 from .relations import domain, symbols, text
 
+EMPTY = (0, -1)
+"""The span of a loop that never runs."""
+
 
 def extent(nest: Nest, loop: Loop) -> int | None:
     """The iterations of a loop over all statements under it; None where sizes decide."""
@@ -17,7 +20,7 @@ def extent(nest: Nest, loop: Loop) -> int | None:
 
 
 def spans(nest: Nest, loop: Loop) -> tuple[int, int] | None:
-    """The least and greatest value of a loop, if both are constants."""
+    """The least and greatest value of a loop, if both are constants; (0, -1) if it has none."""
     low, high = [], []
     for name, value in loop.values.items():
         stmt = nest.stmts[name]
@@ -26,9 +29,10 @@ def spans(nest: Nest, loop: Loop) -> tuple[int, int] | None:
             found = _by_isl(stmt, text(value))
         if found is None:
             return None
-        low.append(found[0])
-        high.append(found[1])
-    return min(low), max(high)
+        if found[0] <= found[1]:
+            low.append(found[0])
+            high.append(found[1])
+    return (min(low), max(high)) if low else EMPTY
 
 
 def _quick(stmt: Stmt, dim: str) -> tuple[int, int] | None:
@@ -51,6 +55,8 @@ def _by_isl(stmt: Stmt, value: str) -> tuple[int, int] | None:
     points = isl.make_set(dims, [*domain(stmt), f"value = {value}"], symbols(stmt))
     try:
         with isl.quota():
+            if points.is_empty():
+                return EMPTY
             last = points.project_out(isl.raw.dim_type.set, 0, len(dims) - 1)
             low, high = last.dim_min_val(0), last.dim_max_val(0)
             if not (low.is_int() and high.is_int()):

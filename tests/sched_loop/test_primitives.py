@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from diptych.algo.tensor_expr.parse import parse
+from diptych.sched.loop.extent import extent
 from diptych.sched.loop.nest import loops
 from diptych.sched.loop.schedule import Schedule
 
@@ -488,3 +489,12 @@ def test_compute_with_makes_a_temporary_one_element() -> None:
 def test_a_schedule_fits_all_sizes(sizes: dict[str, int]) -> None:
     made = schedule(MATMUL).tile(i=8, j=48).reorder("io", "jo", "k", "ii", "ji").vectorize("ji")
     assert made.nest(sizes=sizes).kernel.sizes == sizes
+
+
+@pytest.mark.parametrize("sizes", [{"I": 3, "J": 5, "K": 0}, {"I": 0, "J": 2, "K": 9}])
+def test_loops_that_never_run_unroll(sizes: dict[str, int]) -> None:
+    made = schedule(MATMUL).split("k", 4).unroll("ko").unroll("i")
+    nest = made.nest(sizes=sizes)
+    ends = {loop.name: extent(nest, loop) for loop in loops(nest.tree)}
+    assert ends["C.ko"] == (0 if 0 in (sizes["K"], sizes["I"]) else 3)
+    assert ends["C.i"] == sizes["I"]
