@@ -110,7 +110,8 @@ class ComputeAt(Primitive):
         # Where a loop is around a statement already, its value there stays; else it repeats it.
         levels = []
         for item in around:
-            repeated = dict.fromkeys(names - set(item.values), Index(outer[item.name]))
+            new = [stmt.name for stmt in group if stmt.name not in item.values]
+            repeated = dict.fromkeys(new, Index(outer[item.name]))
             levels.append(replace(item, values={**item.values, **repeated}))
         stmts = dict(nest.stmts)
         for stmt in self._needed(nest, group, levels, outer):
@@ -174,7 +175,9 @@ class ComputeAt(Primitive):
             cell: dict[Expr, Expr] = {
                 Index(d): e for d, e in zip(coordinates, stmt.lhs, strict=True)
             }
-            values = {Index(outer[level.name]): level.values[stmt.name] for level in levels}
+            values: dict[Expr, Expr] = {
+                Index(outer[level.name]): level.values[stmt.name] for level in levels
+            }
             extra = tuple(substitute(c, {**values, **cell}) for c in needed[stmt.buffer])
             dims = tuple(dim for dim in repeated if values[Index(dim)] is Index(dim))
             made = replace(stmt, dims=(*dims, *stmt.dims), domain=(*stmt.domain, *extra))
