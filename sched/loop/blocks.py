@@ -31,7 +31,8 @@ def dividing(nest: Nest) -> dict[str, tuple[str, ...]]:
     for name, buffer in nest.buffers.items():
         if buffer.scope == "param" or (buffer.at is None and buffer.scope in ("heap", "stack")):
             continue
-        levels = BLOCK if buffer.scope == "shared" else (BLOCK, THREAD)
+        # One on the heap or stack may be staged as shared yet; if not, lowering refuses it.
+        levels = (BLOCK, THREAD) if buffer.scope in ("register", "local") else BLOCK
         outer = {loop.name for loop in _down_to(nest, buffer)}
         axes = {
             loop.kind

@@ -233,9 +233,10 @@ def _another(nest: Nest, buffer: str, axis: str) -> tuple[str, str]:
     """What is wrong where values are at another position on an axis, and what helps."""
     owner, scope = axis.partition(".")[0], nest.buffers[buffer].scope
     wider = ", or use scope shared" if owner == "thread" else ""
+    whose = "thread" if scope in ("register", "local") else "block"
     return (
         f"which another {owner} has written to its own",
-        f"; a {scope} buffer is one {owner if scope == 'shared' else 'thread'}'s: bind the loops "
+        f"; a {scope} buffer is one {whose}'s: bind the loops "
         f"of all that use it to {axis}, or stage it inside of them{wider}",
     )
 

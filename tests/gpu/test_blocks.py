@@ -9,6 +9,7 @@ import pytest
 from diptych.algo.dtypes import f32
 from diptych.algo.errors import ScheduleError
 from diptych.algo.tensor_expr.interpret import interpret
+from diptych.algo.tensor_expr.op import Op
 from diptych.algo.tensor_expr.parse import parse
 from diptych.codegen.gpu import emulate_op, kernel_of
 from diptych.codegen.nvptx import compile_ptx
@@ -136,6 +137,39 @@ def test_the_whole_schedule_is_checked_for_blocks_too():
         "schedule: y[0,1] reads x.local[0,1], which another block has written to its own "
         "(<text>:1); a local buffer is one thread's: bind the loops of all that use it to "
         "block.x, or stage it inside of them"
+    )
+
+
+SHIFT = parse("b[i,j] = x[i,j] * 2\ny[i,j] = b[i,j+1]", name="shift", returns="y")
+SMOOTH = parse("b[i,j] = x[i,j] * 2\ny[i,j] = b[i,j] + b[i,j+2]", name="smooth", returns="y")
+
+
+def tiles(op: Op, scope: str, *, early: bool) -> Schedule:
+    """Tiles of y by block and thread, b computed in each of them, staged before or after."""
+    schedule = Schedule(op).split("y.j", 8).reorder("y.jo", "y.i").compute_at("b", "y.jo")
+    if early:
+        schedule = schedule.stage("b", at="y.jo", scope=scope)
+    schedule = schedule.bind("y.jo", "block.x").bind("y.ji", "thread.x").bind("b.j", "thread.x")
+    return schedule if early else schedule.stage("b", at="y.jo", scope=scope)
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("scope", ["register", "shared"])
+def test_positions_count_from_the_first_iteration(scope: str, early: bool):
+    """b.j runs from 1 on in the first tile, y.ji from 0: the threads are the same."""
+    check(tiles(SHIFT, scope, early=early), (5, 22))
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_values_for_other_threads_go_through_shared_memory(early: bool):
+    check(tiles(SMOOTH, "shared", early=early), (5, 22))
+    with pytest.raises(ScheduleError) as refused:
+        tiles(SMOOTH, "register", early=early)
+    who = "bind(b.j, thread.x)" if early else "stage(b, at=y.jo)"
+    assert str(refused.value) == (
+        f"{who}: y[0,0] reads b[0,2], which another thread has written to its own "
+        "(<text>:2); a register buffer is one thread's: bind the loops of all that use it to "
+        "thread.x, or stage it inside of them, or use scope shared"
     )
 
 
