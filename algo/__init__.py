@@ -1,1 +1,1 @@
-"""What every layer stands on: locations, errors, dtypes, interned nodes, rewriting, the isl fence."""
+"""What every layer stands on: locations, errors, dtypes, interned nodes, the isl fence."""

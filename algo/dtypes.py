@@ -95,9 +95,7 @@ u8, u16, u32, u64 = (DType(f"u{b}", "u", b) for b in (8, 16, 32, 64))
 f16, f32, f64 = (DType(f"f{b}", "f", b) for b in (16, 32, 64))
 bf16 = DType("bf16", "f", 16)
 
-BY_NAME = {
-    t.name: t for t in (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
-}
+BY_NAME = {t.name: t for t in (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)}
 _NUMPY = {
     "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",

@@ -7,6 +7,7 @@ interned again where they arrive.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ def node(cls: type[T]) -> type[T]:
     A class may define `_check(self)`; it runs once when a node is first made. Fields are keyed by
     type as well as value, so that 1, 1.0 and True, or 0.0 and -0.0, are different nodes.
     """
-    names: tuple[str, ...] = tuple(cls.__dict__.get("__annotations__", {}))
+    names: tuple[str, ...] = tuple(inspect.get_annotations(cls))
     defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
     body = {k: v for k, v in cls.__dict__.items() if k not in (*names, "__dict__", "__weakref__")}
     body["__slots__"] = (*names, "__weakref__")

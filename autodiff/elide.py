@@ -42,9 +42,7 @@ def _equation(eq: Equation, shapes: Mapping[str, tuple[Expr, ...]]) -> Equation:
 
     def kept(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
         return tuple(
-            r
-            for r in ranges
-            if r.lo is not Const(0) or r.hi not in extents.get(Index(r.index), ())
+            r for r in ranges if r.lo is not Const(0) or r.hi not in extents.get(Index(r.index), ())
         )
 
     def rule(item: Expr) -> Expr:

@@ -168,8 +168,7 @@ class Compiled:
         if len(arrays) != len(op.params):
             names = ", ".join(p.name for p in op.params)
             raise ShapeError(
-                f"{op.name} takes {counted(len(op.params), 'array')} ({names}), "
-                f"{len(arrays)} given"
+                f"{op.name} takes {counted(len(op.params), 'array')} ({names}), {len(arrays)} given"
             )
         for param, array, (dtype, shape) in zip(
             op.params, arrays, self.signature.types, strict=True
@@ -193,9 +192,7 @@ class Compiled:
             here = self._out(name)
             if not isinstance(array, np.ndarray) or array.dtype != dtype:
                 came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
-                raise DTypeError(
-                    f"{here} must be an array of {dtype}, {came} came"
-                )
+                raise DTypeError(f"{here} must be an array of {dtype}, {came} came")
             if array.shape != shape:
                 raise ShapeError(f"{here} must have shape {shape}, {array.shape} came")
             if not array.flags.writeable:

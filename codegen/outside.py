@@ -63,4 +63,3 @@ def outside(op: Op, site: str, arrays: Sequence[Any]) -> ShapeError:
 def _accesses(eq: Equation) -> list[Access]:
     read = (item for item in walk(eq.rhs) if isinstance(item, Access))
     return list(dict.fromkeys([Access(eq.tensor, eq.lhs), *read]))
-

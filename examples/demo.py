@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import digits  # noqa: E402
-from blur import blur  # noqa: E402
-from matmul import matmul  # noqa: E402
+import digits
+from blur import blur
+from matmul import matmul
 
 
 def heading(text: str) -> None:

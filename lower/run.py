@@ -27,7 +27,8 @@ _INFIX = {"and": "and", "or": "or"} | {
 def run(function: Function, *arrays: np.ndarray[Any, Any]) -> None:
     """Runs `function` on arrays of its parameters' shapes, in their order, written in place.
 
-    Where a pass has merged axes, dense arrays of the shape before that do too. Raises `InternalError` for an access outside a buffer, `UnsupportedError` for barriers.
+    Where a pass has merged axes, dense arrays of the shape before that do too. Raises
+    `InternalError` for an access outside a buffer, `UnsupportedError` for barriers.
     """
     if len(arrays) != len(function.params):
         raise InternalError(f"{function.name} takes {len(function.params)} arrays")

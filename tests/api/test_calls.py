@@ -27,7 +27,10 @@ def test_a_redefined_operator_is_never_stale() -> None:
     x = np.arange(5, dtype=np.float32)
     results = []
     for body in ("x[i] + 1", "x[i] * 2"):
-        cell = f"i = dt.indices('i')\n@dt.op\ndef f(x):\n    y = dt.tensor('y')\n    y[i] = {body}\n    return y\n"
+        cell = (
+            "i = dt.indices('i')\n@dt.op\ndef f(x):\n"
+            f"    y = dt.tensor('y')\n    y[i] = {body}\n    return y\n"
+        )
         exec(compile(cell, "<cell>", "exec"), space)
         results.append(space["f"](x))
     np.testing.assert_array_equal(results[0], x + 1)

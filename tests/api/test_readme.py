@@ -28,7 +28,7 @@ def test_the_refusal_of_the_tour() -> None:
     i, j, k = dt.indices("i j k")
 
     @dt.op
-    def matmul(A: dt.f32["M", "K"], B: dt.f32["K", "N"]):  # type: ignore[no-untyped-def, valid-type, name-defined]  # noqa: F821
+    def matmul(A: dt.f32["M", "K"], B: dt.f32["K", "N"]):  # type: ignore[no-untyped-def, valid-type, name-defined]
         C = dt.tensor("C")
         C[i, j] = dt.sum(A[i, k] * B[k, j])
         return C

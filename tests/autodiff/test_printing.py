@@ -185,28 +185,37 @@ def test_the_adjoint_of_an_adjoint(texts: dict[str, str], name: str, wrt: str, a
 
 def test_a_gradient_reads_another_that_it_sums() -> None:
     op = parse("y[n,f] = max(x[n,f] + b[f], 0)", name="dense")
-    assert adjoint(op, ("x", "b")).text == """
+    assert (
+        adjoint(op, ("x", "b")).text
+        == """
 dense_dx_db(x: [N, F], b: [F], dy: [N, F]) -> dx, db:
     dx[n,f] = where(x[n,f] + b[f] > 0, dy[n,f], where(x[n,f] + b[f] == 0, dy[n,f] / 2, 0))
     db[f] = sum(dx[n,f])
 """.strip()
+    )
     part = parse("y[n,f] = max(x[n,f] + b[f], 0) where n in 0:N\nz[] = sum(y[n,f], where=n < 3)")
     assert "db[f] = sum(dx[n,f])" in adjoint(part, ("x", "b")).text
 
 
 def test_numbers_take_the_type_that_is_annotated() -> None:
     op = parse("f(x: f32[I, J]) -> m:\n m[i] = max(x[i,j])")
-    assert adjoint(op, "x").text == """
+    assert (
+        adjoint(op, "x").text
+        == """
 f_dx(x: f32[I, J], dm: f32[I]) -> dx:
     m[i] = max(x[i,j])
     m_ties[i] = sum(where(x[i,j] == m[i], f32(1), 0))
     dx[i,j] = where(x[i,j] == m[i], dm[i] / m_ties[i], 0)
 """.strip()
+    )
     unread = parse("f(x: f16[I]) -> y:\n y[i] = floor(x[i])")
-    assert adjoint(unread, "x").text == """
+    assert (
+        adjoint(unread, "x").text
+        == """
 f_dx(dy: f16[I]) -> dx:
     dx[y] = f16(0) where y in 0:I
 """.strip()
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -7,14 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import diptych as dt
 import numpy as np
 from diptych.autotune.measure import Measurer
 from diptych.autotune.messages import Outcome
 from diptych.autotune.records import Record, Records
 from diptych.autotune.server import forked
 from diptych.autotune.tasks import OpTask
-
-import diptych as dt
 
 
 @dataclass

@@ -69,7 +69,8 @@ def test_a_label_out_of_range_is_an_error(
     run = Executor(plan(graphs["mlp"], made(graphs["mlp"], label)))
     labels = inputs["mlp"][-2].copy()
     labels[-1] = 5  # in the last replica's part
-    with pytest.raises(ShapeError, match=r"z\[n,label\[n\]\] is outside z: .* label\[n\] is 5 at n="):
+    outside = r"z\[n,label\[n\]\] is outside z: .* label\[n\] is 5 at n="
+    with pytest.raises(ShapeError, match=outside):
         run(*inputs["mlp"][:-2], labels, inputs["mlp"][-1])
     run(*inputs["mlp"])
 

@@ -24,7 +24,7 @@ SOFTMAX = parse(
 )
 
 
-def forward(params: dict[str, Any], x: f32["B", "D"]) -> Any:  # noqa: F821, UP037
+def forward(params: dict[str, Any], x: f32["B", "D"]) -> Any:
     h = build.call(RELU, build.call(DENSE, x, params["w1"]))
     return build.call(SOFTMAX, build.call(DENSE, h, params["w2"]))
 

@@ -22,7 +22,12 @@ from diptych.algo.tensor_expr.op import Equation, Op, Param
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.algo.tensor_expr.parse import parse
 from diptych.algo.tensor_expr.printer import print_equation, print_expr, print_op
-from diptych.algo.tensor_expr.surface import compare, default_params, default_returns, not_a_condition
+from diptych.algo.tensor_expr.surface import (
+    compare,
+    default_params,
+    default_returns,
+    not_a_condition,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

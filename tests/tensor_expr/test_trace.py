@@ -118,7 +118,7 @@ def test_softmax_equals_its_text() -> None:
 
 def test_annotations_that_are_strings() -> None:
     def matmul(  # type: ignore[no-untyped-def]
-        A: f32["M", "K"],  # noqa: F821, UP037
+        A: f32["M", "K"],
         B: f32[size("M"), 3],
         c: f64,
         d: Any,
@@ -378,7 +378,7 @@ def test_what_a_traced_function_must_return(body: Callable[..., Any], message: s
 def test_what_a_traced_function_must_take() -> None:
     def many(*arrays: Any) -> None: ...
     def plain(x: Any, /) -> None: ...
-    def typo(x: f23["N"]) -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+    def typo(x: f23["N"]) -> None: ...  # type: ignore[name-defined]
 
     wanted = {
         many: "parameter *arrays of many has no fixed number of tensors; name each one",
