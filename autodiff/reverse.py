@@ -15,6 +15,7 @@ from ..algo.tensor_expr.build import compare, mul
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Range, Reduce, substitute
 from ..algo.tensor_expr.op import Checked, Equation, Op
+from ..algo.tensor_expr.reducers import EXTREMES
 from .assemble import assemble, known_types
 from .cotangent import NOTHING, Cotangent, one
 from .derivatives import Guarded, pullback
@@ -81,6 +82,7 @@ class _Reverse:
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
         self.ties: dict[str, list[Equation]] = {}
         self.dtypes = known_types(self.checked)
+        self._refuse_indices()
         self.active = self._active()
         self.cotangents: dict[str, Cotangent] = {}
 
@@ -116,11 +118,23 @@ class _Reverse:
             self.cotangents[tensor] = found
         return found
 
+    def _refuse_indices(self) -> None:
+        """An operator that gives nothing but indices has no gradient."""
+        found = {s.tensor: s.reducer for s in self.normal.statements if s.reducer in EXTREMES}
+        if all(name in found for name in self.op.returns):
+            name = self.op.returns[0]
+            raise GradientError(
+                f"gradient of {self.op.name} by {', '.join(self.wrt)}: {name} is {found[name]}, an "
+                f"index, which has no derivative; differentiate the value there, as max or min does"
+            )
+
     def _active(self) -> set[str]:
         """The tensors that depend smoothly on a parameter of `wrt`."""
         one = (Guarded((), Const(1)),)
         smooth = [
-            (s, {access.tensor for access in pullback(s.body, one)}) for s in self.normal.statements
+            (s, {access.tensor for access in pullback(s.body, one)})
+            for s in self.normal.statements
+            if s.reducer not in EXTREMES  # an index is constant almost everywhere
         ]
         active = set(self.wrt)
         while True:  # a second round only for recurrences

@@ -22,6 +22,7 @@ import numpy as np
 from ..dtypes import DType, bool_, f32, f64, i64, promote, promote_weak
 from ..errors import DTypeError
 from .affine import is_integer
+from .binding import map_reductions
 from .expr import (
     Access,
     Call,
@@ -33,11 +34,12 @@ from .expr import (
     Reduce,
     Size,
     children,
+    substitute,
     transform,
 )
 from .operations import OPERATIONS
 from .printer import print_expr
-from .reducers import REDUCERS
+from .reducers import EXTREMES, REDUCERS
 
 Env = Mapping[str, DType]
 
@@ -50,6 +52,12 @@ def elaborate(expr: Expr, env: Env) -> Expr:
 
 def elaborate_index(expr: Expr, env: Env) -> Expr:
     """The typed form of an expression in an index position: i64 throughout."""
+    reductions: dict[Expr, Expr] = {}  # values of their own; an index holds their place meanwhile
+
+    def held(reduction: Expr) -> Expr:
+        place = Index(f"#{len(reductions)}")
+        reductions[place] = _reduced_index(reduction, env)
+        return place
 
     def rule(item: Expr) -> Expr:
         if isinstance(item, Access):
@@ -64,7 +72,17 @@ def elaborate_index(expr: Expr, env: Env) -> Expr:
             return item.arg if item.dtype is i64 else Cast(i64, item)
         return item
 
-    return transform(expr, rule)
+    return substitute(transform(map_reductions(expr, held), rule), reductions)
+
+
+def _reduced_index(reduction: Expr, env: Env) -> Expr:
+    typed = elaborate(reduction, env)
+    dtype = dtype_of(typed, env)
+    if not dtype.is_int:
+        raise DTypeError(
+            f"{print_expr(reduction)} is {dtype}, but it is used as an index; indices are integers"
+        )
+    return typed if dtype is i64 else Cast(i64, typed)
 
 
 def elaborate_condition(expr: Expr, env: Env) -> Expr:
@@ -92,6 +110,8 @@ def dtype_of(typed: Expr, env: Env) -> DType:
             case Access(tensor, _):
                 return env[tensor]
             case Reduce(reducer, _, body, _, _, dtype):
+                if reducer in EXTREMES:
+                    return i64
                 return dtype or REDUCERS[reducer].accumulator(dtype_of(body, env))
             case Call(op, args):
                 if OPERATIONS[op].result == "bool":
@@ -153,6 +173,10 @@ def _value(item: Expr, parts: list[Value], env: Env) -> Value:
 
 
 def _reduction(item: Reduce, body: Value, env: Env) -> Value:
+    where = None if item.where is None else elaborate_condition(item.where, env)
+    if item.reducer in EXTREMES:
+        value = body.expr if isinstance(body.type, DType) else _settle(body)
+        return Value(Reduce(item.reducer, item.indices, value, item.ranges, where), i64)
     reducer = REDUCERS[item.reducer]
     if body.type is type(None):
         return body
@@ -160,7 +184,6 @@ def _reduction(item: Reduce, body: Value, env: Env) -> Value:
     dtype = own or (body.type if isinstance(body.type, DType) else NATIVE[body.type])
     acc = item.dtype or reducer.accumulator(dtype)
     result = item.dtype or reducer.result(dtype)
-    where = None if item.where is None else elaborate_condition(item.where, env)
     inner = _as_bool(body) if own else _widened(body, acc)
     reduced = Reduce(item.reducer, item.indices, inner, item.ranges, where, acc)
     return Value(reduced if result is acc else Cast(result, reduced), result)

@@ -32,7 +32,7 @@ from .expr import (
     transform,
 )
 from .operations import OPERATIONS
-from .reducers import REDUCERS
+from .reducers import EXTREMES, REDUCERS
 
 Array = np.ndarray[Any, Any]
 LIMIT = 1 << 22  # instances evaluated at once
@@ -284,6 +284,8 @@ class Evaluator:
     # -- reductions
 
     def _reduce(self, expr: Reduce, box: Box) -> Steps:
+        if expr.reducer in EXTREMES:
+            return (yield from self._extreme(expr, box))
         reducer = REDUCERS[expr.reducer]
         given = {r.index: r for r in expr.ranges}
         ranges = tuple(given[name] for name in expr.indices)
@@ -309,6 +311,35 @@ class Evaluator:
             total = found if total is None else UFUNCS[reducer.combine](total, found)
         assert total is not None and result is not None
         return Typed(self.convert(total, result), result)
+
+    def _extreme(self, expr: Reduce, box: Box) -> Steps:
+        """The first index of the extreme value, part by part."""
+        rule = REDUCERS[EXTREMES[expr.reducer]]
+        better = np.greater if rule.name == "max" else np.less
+        none = np.iinfo(np.int64).max
+        found: tuple[Array, Array] | None = None
+        for part in self.parts(box, expr.ranges):
+            if expr.where is not None:
+                part = part.masked((yield expr.where, part).array)
+            body = yield expr.body, part
+            values = self.masked(body.array, part, rule.identity(body.dtype))
+            values = np.broadcast_to(values, part.shape)
+            best = self.combine(rule.combine, values, (0,), body.dtype)
+            attains = np.logical_or(values == best, values != values)
+            if part.mask is not None:
+                attains = np.logical_and(attains, part.mask)
+            grid = part.grid[expr.indices[0]]
+            at = np.where(attains, grid, none).min(axis=0, initial=none)
+            if found is not None:
+                before, place = found
+                nan, was_nan = best != best, before != before
+                wins = np.logical_or(better(best, before), np.logical_and(nan, ~was_nan))
+                ties = np.logical_or(best == before, np.logical_and(nan, was_nan))
+                at = np.where(wins, at, np.where(ties, np.minimum(at, place), place))
+                best = np.where(wins, best, before)
+            found = best, at
+        assert found is not None
+        return Typed(found[1], i64)
 
     def _contraction(
         self, expr: Reduce, box: Box, own: int

@@ -65,6 +65,22 @@ def all(e: Any, /, **options: Any) -> Any:
     return _reduce("all", e, (), **options) if isinstance(e, Term) else builtins.all(e, **options)
 
 
+def argmax(e: Any, /, *, over: Any = None, where: Any = None) -> Any:
+    """The index, an i64, at which `e` is greatest: the first of ties, or of NaNs, which win.
+
+    Options as for `sum`; there is one index to reduce over. Over nothing, the greatest i64.
+    """
+    return _reduce("argmax", e, (), over, where)
+
+
+def argmin(e: Any, /, *, over: Any = None, where: Any = None) -> Any:
+    """The index, an i64, at which `e` is least: the first of ties, or of NaNs, which win.
+
+    Options as for `sum`; there is one index to reduce over. Over nothing, the greatest i64.
+    """
+    return _reduce("argmin", e, (), over, where)
+
+
 def _reduce(
     reducer: str,
     e: Any,

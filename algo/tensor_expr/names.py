@@ -25,14 +25,14 @@ from .binding import OPEN
 from .expr import Access, Expr, Index, Range, Reduce, Size, substitute, walk
 from .lexer import Token, fail
 from .operations import FUNCTIONS
-from .reducers import REDUCERS
+from .reducers import NAMES
 from .surface import Draft
 
 CONSTANTS: dict[str, bool | float] = {
     "True": True, "False": False, "inf": float("inf"), "nan": float("nan"),
 }  # fmt: skip
 
-_FUNCTIONS = frozenset((*FUNCTIONS, *REDUCERS, *BY_NAME))
+_FUNCTIONS = frozenset((*FUNCTIONS, *NAMES, *BY_NAME))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from .expr import Call, Cast, Const, Expr, Range, Reduce
 from .lexer import Token, fail
 from .names import CONSTANTS, Equations, suggestion
 from .operations import BY_SYMBOL, FUNCTIONS
-from .reducers import REDUCERS
+from .reducers import NAMES
 from .surface import RESERVED, compare, not_a_condition, typed
 
 ALIASES = {"minimum": "min", "maximum": "max"}
@@ -206,8 +206,8 @@ class ExpressionParser:
     def call(self, token: Token) -> Expr:
         """A call whose opening bracket is consumed: a reduction, an operation or a cast."""
         name = ALIASES.get(token.text, token.text)
-        if not (name in REDUCERS or name in FUNCTIONS or name in BY_NAME):
-            close = suggestion(token.text, [*FUNCTIONS, *REDUCERS, *BY_NAME, *ALIASES])
+        if not (name in NAMES or name in FUNCTIONS or name in BY_NAME):
+            close = suggestion(token.text, [*FUNCTIONS, *NAMES, *BY_NAME, *ALIASES])
             hint = close or f"; tensors are read with brackets: {token.text}[...]"
             raise fail(f"unknown function '{token.text}'{hint}", token.loc)
         args: list[Expr] = []
@@ -222,11 +222,11 @@ class ExpressionParser:
             if not self.accept(","):
                 break
         self.expect(")", f"after the arguments of {token.text}")
-        if name in REDUCERS and len(args) == 1 and token.text not in ALIASES:
+        if name in NAMES and len(args) == 1 and token.text not in ALIASES:
             self.names.spot(token)
             return Reduce(name, options.over, args[0], options.ranges, options.where, options.dtype)
         for option in options.given.values():
-            what = f"{token.text} of {_count(len(args))}" if name in REDUCERS else token.text
+            what = f"{token.text} of {_count(len(args))}" if name in NAMES else token.text
             raise fail(f"{option.text}= belongs to a reduction, which {what} is not", option.loc)
         return self.apply(token, name, args)
 

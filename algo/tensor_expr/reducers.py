@@ -60,3 +60,14 @@ REDUCERS: dict[str, Reducer] = {
         Reducer("all", "and", False),
     )
 }
+
+EXTREMES: dict[str, str] = {"argmax": "max", "argmin": "min"}
+"""Reductions to the index, i64, at which an extreme value stands first; NaN wins.
+
+They combine pairs (value, index), and no cell holds a pair: `stages.py` reduces the values to their
+extreme, then the indices that attain it to the least. Both steps are reducers of the table above,
+so the result is the same in every order. An empty one gives the greatest i64, as `min` does.
+"""
+
+NAMES = (*REDUCERS, *EXTREMES)
+"""The reductions that can be written as functions."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..dtypes import DType
+from ..dtypes import DType, bool_, i64
 from ..errors import UnsupportedError
 from ..location import Loc
 from . import affine
@@ -36,7 +36,7 @@ from .expr import (
 )
 from .op import Checked, Equation, Kernel, Stage, Tensor
 from .printer import print_equation
-from .reducers import REDUCERS
+from .reducers import EXTREMES, REDUCERS
 from .types import cast, dtype_of, elaborate, elaborate_condition, elaborate_index, infer
 from .uses import holding, map_exprs
 
@@ -120,7 +120,8 @@ class _Maker:
                 )
             self._stage(self.base, eq.tensor, eq.ranges, where, lhs, value)
             return
-        reduction, alone = own
+        written, alone = own
+        reduction = self._scalar(written, scope)
         reducer = REDUCERS[reduction.reducer]
         acc = self._accumulator_type(reduction)
         body = self._hoist_inside(reduction, scope)
@@ -136,7 +137,7 @@ class _Maker:
         )  # fmt: skip
         self._update(f"{self.base}.update", target, place, reduction, body, acc, scope)
         if target != eq.tensor:
-            result = _replaced(rhs, reduction, Access(target, place))
+            result = _replaced(rhs, written, Access(target, place))
             value = cast(result, self.env[eq.tensor], self.env)
             self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value)
 
@@ -244,15 +245,57 @@ class _Maker:
         if key in self.shared:
             return self.shared[key]
         narrowed = _Scope(ranges, scope.guards)
+        name = f"{self.base.partition('.')[0]}_{reduction.reducer}"
+        reduction = self._scalar(reduction, narrowed)
         body = self._hoist_inside(reduction, narrowed)
         acc = self._accumulator_type(reduction)
-        name = self._unique(f"{self.base.partition('.')[0]}_{reduction.reducer}")
+        name = self._unique(name)
         place = self._temporary(name, acc, outer, ranges)
         identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
         self._stage(f"{name}.init", name, tuple(ranges.values()), None, place, identity)
         self._update(f"{name}.update", name, place, reduction, body, acc, narrowed)
         self.shared[key] = Access(name, place)
         return self.shared[key]
+
+    def _scalar(self, reduction: Reduce, scope: _Scope) -> Reduce:
+        """An argmax as a reduction of indices, over those at which the value is the greatest.
+
+        The greatest value is a temporary before it. A value that is computed is stored first, so
+        that both reductions see the same bits whatever the code around them is.
+        """
+        if reduction.reducer not in EXTREMES:
+            return reduction
+        (index,), ranges, where = reduction.indices, reduction.ranges, reduction.where
+        value = self._hoist_inside(reduction, scope)
+        if not isinstance(value, Access):
+            inner = {**scope.ranges, **{r.index: r for r in ranges}}
+            value = self._stored(value, _Scope(inner, scope.guards + tuple(conjuncts(where))))
+        dtype = self.env[value.tensor]
+        extreme = Reduce(EXTREMES[reduction.reducer], (index,), value, ranges, where, dtype)
+        attains = compare("eq", value, self._reduction(extreme, scope))
+        if dtype.is_float:  # where a NaN is, the greatest value is NaN
+            attains = Call("or", (attains, compare("ne", value, value)))
+        none = Const(REDUCERS["min"].identity(i64), i64)
+        body = Call("where", (attains, Index(index), none))
+        return Reduce("min", (index,), body, ranges, where, i64)
+
+    def _stored(self, value: Expr, scope: _Scope) -> Access:
+        """A temporary that holds a value for all instances of a scope on which it depends."""
+        mentioned = [*indices_of(value), *(i for g in scope.guards for i in indices_of(g))]
+        outer = closure(list(dict.fromkeys(mentioned)), scope.ranges)
+        ranges = {i: scope.ranges[i] for i in outer}
+        dtype = dtype_of(value, self.env)
+        where: Expr | None = None
+        nothing = Const(False if dtype is bool_ else 0.0 if dtype.is_float else 0, dtype)
+        for condition in scope.guards:
+            if is_affine(condition):
+                where = both(where, condition)
+            else:
+                value = Call("where", (condition, value, nothing))
+        name = self._unique(f"{self.base.partition('.')[0]}_value")
+        place = self._temporary(name, dtype, outer, ranges)
+        self._stage(name, name, tuple(ranges.values()), where, place, value)
+        return Access(name, place)
 
     def _accumulator_type(self, reduction: Reduce) -> DType:
         return dtype_of(reduction, self.env)

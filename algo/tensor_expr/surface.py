@@ -8,10 +8,23 @@ from dataclasses import dataclass, field
 from ..errors import OpError
 from ..location import Loc
 from .binding import BindingError, bind
-from .expr import Access, Call, Const, Expr, Index, Range, Size, children, indices_of, walk
+from .expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    Size,
+    children,
+    indices_of,
+    walk,
+)
 from .lexer import fail
 from .op import Equation, Op, Param
 from .operations import OPERATIONS
+from .reducers import EXTREMES
 
 
 @dataclass(slots=True)
@@ -83,10 +96,28 @@ def _equation(draft: Draft) -> Equation:
         bound = bind(draft.rhs, left, draft.ranges, draft.conditions, draft.reducer is not None)
     except BindingError as problem:
         raise draft.error(str(problem), problem.name) from None
+    for item in walk(bound.rhs):
+        if isinstance(item, Reduce) and item.reducer in EXTREMES:
+            _check_extreme(draft, item)
     where: Expr | None = None
     for condition in bound.conditions:
         where = condition if where is None else Call("and", (where, condition))
     return Equation(draft.tensor, draft.lhs, bound.rhs, bound.ranges, where, draft.reducer)
+
+
+def _check_extreme(draft: Draft, item: Reduce) -> None:
+    if len(item.indices) != 1:
+        raise draft.error(
+            f"{item.reducer} gives one index and reduces over {', '.join(item.indices)}; "
+            f"name the one with over=, and reduce over the others inside",
+            item.reducer,
+        )
+    if item.dtype is not None:
+        raise draft.error(
+            f"{item.reducer} gives an index, an i64; to have another type cast it: "
+            f"{item.dtype}({item.reducer}(...))",
+            item.reducer,
+        )
 
 
 def _check_left(draft: Draft) -> None:

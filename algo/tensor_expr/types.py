@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..dtypes import DType, f32, i64
 from ..errors import DTypeError
+from .binding import map_reductions
 from .elaborate import (
     NATIVE,
     Env,
@@ -18,10 +19,10 @@ from .elaborate import (
     joined,
     typed_value,
 )
-from .expr import Access, accesses, walk
+from .expr import Access, Const, Expr, Reduce, accesses, walk
 from .located import located
 from .op import Checked, Equation
-from .reducers import REDUCERS
+from .reducers import EXTREMES, REDUCERS
 
 __all__ = [
     "Env",
@@ -55,7 +56,7 @@ def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
         for expr in (*eq.lhs, eq.rhs)
         for outer in walk(expr)
         for index in (outer.indices if isinstance(outer, Access) else ())
-        for inner in accesses(index)
+        for inner in accesses(map_reductions(index, _place))
     }
     indexing |= {a.tensor for eq in checked.equations for e in eq.lhs for a in accesses(e)}
     env: dict[str, DType] = {}
@@ -73,6 +74,11 @@ def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
             f"{checked.op.name} has no input {unknown[0]}; its inputs are {', '.join(env)}"
         )
     return env
+
+
+def _place(reduction: Reduce) -> Expr:
+    """What of a reduction in an index position may be integers: of an argmax, none of its body."""
+    return Const(0) if reduction.reducer in EXTREMES else reduction
 
 
 def _defined(checked: Checked, tensor: str, numbers: list[int], env: Mapping[str, DType]) -> DType:

@@ -36,7 +36,7 @@ from ...algo.tensor_expr.expr import (
 )
 from ...algo.tensor_expr.op import Checked, Equation, Op
 from ...algo.tensor_expr.printer import print_expr
-from ...algo.tensor_expr.reducers import REDUCERS
+from ...algo.tensor_expr.reducers import EXTREMES, REDUCERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +315,8 @@ class _Analysis:
         body = self._value(expr.body)
         if expr.where is not None:
             body = self._joined(body, self._value(expr.where))
+        if expr.reducer in EXTREMES and (bound or isinstance(body, Partial)):
+            raise Refused(f"{expr.reducer} over a split {self.symbol} gives indices of parts")
         if len(bound) > 1:
             raise Refused(f"{bound[0]} and {bound[1]} are reduced together")
         if bound:
