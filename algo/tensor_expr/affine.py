@@ -107,8 +107,8 @@ def _ranged(ranges: frozenset[tuple[str, Interval]]) -> Reader:
 
 def _fold(item: Expr, reader: Reader) -> Expr:
     match item:
-        case Access(tensor, indices):
-            return Access(tensor, tuple(expression(reader.linear(i)) for i in indices))
+        case Access(_, indices):
+            return rebuild(item, tuple(expression(reader.linear(i)) for i in indices))
         case Range(index, lo, hi):
             return Range(index, expression(reader.linear(lo)), expression(reader.linear(hi)))
         case Call(op, (a, b)) if op in _COMPARE and is_integer(a) and is_integer(b):

@@ -14,9 +14,10 @@ from ..errors import OpError
 from ..isl import Answer
 from . import affine
 from .affine import is_affine, to_isl
+from .boundary import desugared
 from .build import compare, const
 from .coverage import at_sizes, check_writes, shape
-from .domains import counterexample, within
+from .domains import closure, counterexample, within
 from .expr import (
     Access,
     Expr,
@@ -77,6 +78,7 @@ class _Checker:
         for n, eq in enumerate(self.equations):
             self._unify(n)
             self._infer(n)
+            self._expand(n)
             if last[eq.tensor] == n:
                 self._finish(eq.tensor)
         return self._result()
@@ -132,6 +134,27 @@ class _Checker:
         )
         self.ranges[n] = ranges
         self.equations[n] = with_ranges(eq, outer, ranges)
+
+    def _expand(self, n: int) -> None:
+        """Replaces total accesses by what they mean, now that the extents are known."""
+        eq, extent, ranges = self.equations[n], self.extents.extent, self.ranges[n]
+
+        def holds(claim: Expr) -> bool:
+            if not is_affine(claim):
+                return False
+            dims = closure(indices_of(claim), ranges)
+            return counterexample(dims, within(ranges[d] for d in dims), [claim]) is None
+
+        try:
+            whole = map_exprs(eq, lambda e: desugared(e, extent, holds))
+            lhs = tuple(desugared(e, extent, holds, position=True) for e in eq.lhs)
+        except OpError as err:
+            raise self.fail(n, str(err)) from None
+        if whole is eq:
+            return
+        whole = Equation(eq.tensor, lhs, whole.rhs, whole.ranges, whole.where, eq.reducer)
+        self.equations[n], self.uses[n] = whole, uses(whole)
+        self._check_affine(n, {})
 
     def _check_free(self, n: int, eq: Equation, outer: Sequence[str]) -> None:
         left = {i for e in eq.lhs for i in indices_of(e)}

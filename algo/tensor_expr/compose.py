@@ -297,8 +297,8 @@ class _Rename:
     def _apply(self, expr: Expr, indices: Mapping[str, str]) -> Expr:
         def rule(item: Expr) -> Expr:
             match item:
-                case Access(tensor, at):
-                    return Access(self.tensors[tensor], at)
+                case Access(tensor, at, boundary):
+                    return Access(self.tensors[tensor], at, boundary)
                 case Size():
                     return self.sizes.get(item, item)
                 case Index(name):

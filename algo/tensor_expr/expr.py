@@ -45,11 +45,26 @@ class Size(Expr):
 
 
 @node
+class Boundary:
+    """What an access beyond the ends of a tensor gives; `value` is that of `fill` alone.
+
+    `boundary.py` says what each kind means.
+    """
+
+    kind: str
+    value: Const | None = None
+
+
+@node
 class Access(Expr):
-    """`tensor[indices]`, one expression a dimension."""
+    """`tensor[indices]`, one expression a dimension; with a boundary `tensor.edge[indices]`.
+
+    Only equations as written have boundaries: `check` replaces them.
+    """
 
     tensor: str
     indices: tuple[Expr, ...]
+    boundary: Boundary | None = None
 
 
 @node
@@ -116,8 +131,8 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     if all(a is b for a, b in zip(parts, children(expr), strict=True)):
         return expr
     match expr:
-        case Access(tensor, _):
-            return Access(tensor, parts)
+        case Access(tensor, _, boundary):
+            return Access(tensor, parts, boundary)
         case Call(op, _):
             return Call(op, parts)
         case Cast(dtype, _):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from .binding import OPEN
-from .expr import Access, Call, Cast, Const, Expr, Index, Range, Reduce, Size
+from .expr import Access, Boundary, Call, Cast, Const, Expr, Index, Range, Reduce, Size
 from .operations import OPERATIONS
 from .surface import FLIPPED
 
@@ -45,8 +45,8 @@ def _parts(piece: _Piece) -> list[_Piece | str]:
             return [f"{dtype}({_number(value)})"]
         case Index(name) | Size(name):
             return [name]
-        case Access(tensor, indices):
-            return [tensor, "[", *_list(indices, ",", True), "]"]
+        case Access(tensor, indices, boundary):
+            return [tensor, *_boundary(boundary), "[", *_list(indices, ",", True), "]"]
         case Cast(dtype, arg):
             return [dtype.name, "(", _Piece(arg, 0, tight), ")"]
         case Range(index, lo, hi):
@@ -56,6 +56,14 @@ def _parts(piece: _Piece) -> list[_Piece | str]:
         case Call(op, args):
             return _call(op, args, piece)
     raise TypeError(f"not an expression: {expr!r}")
+
+
+def _boundary(boundary: Boundary | None) -> list[_Piece | str]:
+    if boundary is None:
+        return []
+    value = boundary.value
+    number = [] if value is None else ["(", _Piece(value, 0, False), ")"]
+    return [f".{boundary.kind}", *number]
 
 
 def _list(exprs: tuple[Expr, ...], separator: str, tight: bool) -> list[_Piece | str]:

@@ -11,7 +11,7 @@ from ..location import Loc
 _TOKEN = re.compile(
     r"(?P<number>0[xX][0-9a-fA-F_]+|(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<name>[^\W\d]\w*)"
-    r"|(?P<op>->|\*\*|//|<=|>=|==|!=|\+=|\*=|-=|/=|[-+*/%<>=()\[\]:,;&|~])"
+    r"|(?P<op>->|\*\*|//|<=|>=|==|!=|\+=|\*=|-=|/=|[-+*/%<>=()\[\]:,;&|~.])"
     r"|(?P<space>[ \t\r\f]+|\#[^\n]*)"
     r"|(?P<newline>\n)"
 )
@@ -84,8 +84,6 @@ def _end(start: Loc, lines: list[str]) -> Loc:
 
 
 def _unknown(character: str) -> str:
-    if character == ".":
-        return "unexpected '.'; operator text has no attributes"
     if character == "^":
         return "unknown character '^'; write a ** b for powers, != for exclusive or"
     if character == "!":

@@ -22,7 +22,7 @@ from ..dtypes import BY_NAME
 from ..errors import OpError
 from ..location import Loc
 from .binding import OPEN
-from .expr import Access, Expr, Index, Range, Reduce, Size, substitute, walk
+from .expr import Access, Boundary, Expr, Index, Range, Reduce, Size, substitute, walk
 from .lexer import Token, fail
 from .operations import FUNCTIONS
 from .reducers import NAMES
@@ -102,14 +102,16 @@ class Equations:
         self.position(lhs)
         self._scope.certain.update(dict.fromkeys(e.name for e in lhs if isinstance(e, Index)))
 
-    def access(self, token: Token, indices: tuple[Expr, ...]) -> Expr:
+    def access(
+        self, token: Token, indices: tuple[Expr, ...], boundary: Boundary | None = None
+    ) -> Expr:
         """`tensor[indices]`."""
         self.spot(token)
         self._scope.spots.setdefault(f"{token.text}[{len(indices)}]", token.loc)
         if self.tensors.get(token.text) is None:
             self.tensors[token.text] = len(indices)
         self.position(indices)
-        return Access(token.text, indices)
+        return Access(token.text, indices, boundary)
 
     def position(self, exprs: Iterable[Expr]) -> None:
         """Expressions in index positions."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from ..dtypes import BY_NAME, DType
 from .binding import OPEN
-from .expr import Call, Cast, Const, Expr, Range, Reduce
+from .boundary import KINDS
+from .expr import Boundary, Call, Cast, Const, Expr, Range, Reduce
 from .lexer import Token, fail
 from .names import CONSTANTS, Equations, suggestion
 from .operations import BY_SYMBOL, FUNCTIONS
@@ -178,14 +179,39 @@ class ExpressionParser:
         self.next()
         if self.accept("("):
             return self.call(token)
+        boundary = self.boundary(token) if self.accept(".") else None
         if self.accept("["):
             indices = self.expressions("]", f"after the indices of {token.text}")
-            return self.names.access(token, indices)
+            return self.names.access(token, indices, boundary)
+        if boundary is not None:
+            self.unexpected(f"'[' after {token.text}.{boundary.kind}")
         if token.text in CONSTANTS:
             return Const(CONSTANTS[token.text])
         if token.text in RESERVED:
             raise fail(f"expected an expression, got '{token.text}'", token.loc)
         return self.names.bare(token)
+
+    def boundary(self, tensor: Token) -> Boundary:
+        """What follows the dot of `x.edge[...]`, up to the bracket."""
+        if self.token.kind != "name":
+            self.unexpected(f"a boundary, as in {tensor.text}.edge[...]")
+        word = self.next()
+        if word.text not in KINDS:
+            close = suggestion(word.text, KINDS) or f"; known are {', '.join(KINDS)}"
+            raise fail(
+                f"{_shown(word)} is no boundary that {tensor.text}.{word.text}[...] could have"
+                f"{close}",
+                word.loc,
+            )
+        if word.text != "fill":
+            return Boundary(word.text)
+        self.expect("(", "and a number: fill(1.5)")
+        at = self.token.loc
+        value = self.expression()
+        if not isinstance(value, Const):
+            raise fail("fill takes a number; choose other values by where(c, a, b)", at)
+        self.expect(")", "after the number of fill")
+        return Boundary("fill", value)
 
     def expressions(self, closing: str, where: str) -> tuple[Expr, ...]:
         """Expressions separated by commas up to the closing bracket, which is consumed."""

@@ -16,17 +16,20 @@ import contextvars
 import inspect
 import linecache
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
 from ..dtypes import DType, TensorType
 from ..errors import OpError
 from ..location import Loc, caller
-from .expr import Access, Expr, Range, Size
+from .expr import Access, Boundary, Const, Expr, Range, Size
 from .functions import (
     abs,
     all,
     any,
+    argmax,
+    argmin,
     cast,
     ceil,
     cos,
@@ -55,9 +58,9 @@ from .surface import Draft, is_name, make_op
 from .terms import Ranged, Term, Value, error, indices, size, to_expr, to_position
 
 __all__ = [
-    "Tensor", "Term", "abs", "all", "any", "cast", "ceil", "cos", "erf", "exp", "floor",
-    "indices", "log", "max", "maximum", "min", "minimum", "prod", "rsqrt", "sigmoid", "sign",
-    "sin", "size", "sqrt", "sum", "tanh", "tensor", "trace", "where",
+    "Tensor", "Term", "Total", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "cos",
+    "erf", "exp", "floor", "indices", "log", "max", "maximum", "min", "minimum", "prod", "rsqrt",
+    "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh", "tensor", "trace", "where",
 ]  # fmt: skip
 
 
@@ -131,6 +134,33 @@ class Tensor(Term):
         fresh.ranges, fresh.conditions, fresh.reducer = self.ranges, self.conditions, self.reducer
         return fresh
 
+    @property
+    def edge(self) -> Total:
+        """Reads that give the nearest element beyond the ends: `x.edge[i - 1]`."""
+        return Total(self.name, Boundary("edge"))
+
+    @property
+    def zero(self) -> Total:
+        """Reads that give 0 beyond the ends: `x.zero[i - 1]`."""
+        return Total(self.name, Boundary("zero"))
+
+    @property
+    def reflect(self) -> Total:
+        """Reads that mirror once about the end element, then give the nearest element."""
+        return Total(self.name, Boundary("reflect"))
+
+    @property
+    def wrap(self) -> Total:
+        """Reads that start again at the other end; the extents must be numbers."""
+        return Total(self.name, Boundary("wrap"))
+
+    def fill(self, value: Any) -> Total:
+        """Reads that give a number beyond the ends: `x.fill(1.5)[i - 1]`."""
+        number = to_expr(value)
+        if not isinstance(number, Const):
+            raise error(f"fill takes a number, got {value!r}; choose by dt.where(c, a, b)")
+        return Total(self.name, Boundary("fill", number))
+
     def __getitem__(self, position: Any) -> Term:
         items = position if isinstance(position, tuple) else (position,)
         return Value(Access(self.name, _positions(items)))
@@ -155,6 +185,18 @@ class Tensor(Term):
         recorder.drafts.append(
             Draft(self.name, lhs, rhs, ranges, self.conditions, reducer, caller())
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A tensor with a boundary, to be read by index: `x.edge[i - 1]`."""
+
+    name: str
+    boundary: Boundary
+
+    def __getitem__(self, position: Any) -> Term:
+        items = position if isinstance(position, tuple) else (position,)
+        return Value(Access(self.name, _positions(items), self.boundary))
 
 
 def _positions(items: Sequence[Any]) -> tuple[Expr, ...]:

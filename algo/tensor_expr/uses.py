@@ -98,11 +98,30 @@ def uses(eq: Equation) -> list[Use]:
                 stack.append((cond, place))
             case _:
                 stack += [(e, place) for e in reversed(children(expr))]
-    return [
+    every = [
         Use(access, dim, place.scope, place.guards, _is_guarded(index, place), write)
         for access, place, write in found
         for dim, index in enumerate(access.indices)
         if not depends_on_data(index)
+    ]
+    return _without_total(eq, every) if any(u.access.boundary for u in every) else every
+
+
+def _without_total(eq: Equation, every: list[Use]) -> list[Use]:
+    """The uses that say something of their index.
+
+    A total access allows an index every value, so it says nothing; but where nothing else says how
+    far `i` goes, `x.edge[i]` means all of `x`.
+    """
+    roots = (eq.rhs, *eq.ranges)
+    told = {r.index for root in roots for r in walk(root) if isinstance(r, Range)}
+    for use in every:
+        if use.access.boundary is None and not use.guarded and not use.write:
+            told.update(indices_of(use.expr))
+    return [
+        u
+        for u in every
+        if u.access.boundary is None or (isinstance(u.expr, Index) and u.expr.name not in told)
     ]
 
 

@@ -127,7 +127,8 @@ def elementwise_reads(op: Op) -> frozenset[str] | None:
             if isinstance(item, Reduce):
                 return None
             if isinstance(item, Access):
-                if any(not isinstance(index, Index) for index in item.indices):
+                bare = all(isinstance(index, Index) for index in item.indices)
+                if not bare or item.boundary is not None:
                     return None
                 if item.indices == eq.lhs:
                     whole.add(item.tensor)

@@ -157,7 +157,8 @@ class _Nest:
             inner = [n for n in inner if n not in in_lanes] + in_lanes
         self._reorder([*blocks, *outer, *reds, *inner])
         self._pack(blocks, outer)
-        if group.reds and inner and outer and not c.solved:
+        chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
+        if group.reds and inner and outer and not c.solved and not chunked:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
     def _merge(self, indices: tuple[str, ...]) -> None:

@@ -53,7 +53,7 @@ class Grammar:
             [
                 self.pointwise, self.matmul, self.transposed, self.conv, self.stencil, self.chain,
                 self.rows, self.gather, self.scan, self.padded, self.scatter, self.triangle,
-                self.quotient, self.gradient,
+                self.quotient, self.gradient, self.extreme, self.total,
             ]
         )()  # fmt: skip
 
@@ -137,6 +137,21 @@ class Grammar:
     def quotient(self) -> Case:
         n = self.size()
         return Case("y[i] = x[i//2] + i % 3", {"x": self.array(n, dtype="int32")}, {"quotient"})
+
+    def extreme(self) -> Case:
+        m, n = self.size(), self.size()
+        name, body = self.rng.choice(["argmax", "argmin"]), self.rng.choice(["", " * x[i,j]"])
+        a = self.array(m, n, dtype=self.dtype())
+        return Case(f"y[i] = {name}(x[i,j]{body})", {"x": a}, {"index of extreme", "reduction"})
+
+    def total(self) -> Case:
+        m, n = self.size(), self.size()
+        one, other = self.rng.choices(["edge", "zero", "fill(3)", "reflect", "wrap"], k=2)
+        text = (
+            f"total(x: [{m}, {n}]) -> y:\n"
+            f"  y[i,j] = x.{one}[i-1,j+2] - x.{other}[i+1,j] * x[i,j]"
+        )
+        return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"boundary", "guard"})
 
     def gradient(self) -> Case:
         stride, taps = self.rng.choice([1, 2, 3]), self.rng.choice([1, 2, 3])

@@ -35,8 +35,32 @@ y[i] = x[i] ^ 2
 y[i] = !x[i]
        ^ ParseError: unknown character '!'; write ~ for not, != for unequal
 
-y[i] = x.edge[i]
-        ^ ParseError: unexpected '.'; operator text has no attributes
+y[i] = x.shape[i]
+         ^ ParseError: 'shape' is no boundary that x.shape[...] could have; known are edge, zero, reflect, wrap, fill
+
+y[i] = x.edges[i]
+         ^ ParseError: 'edges' is no boundary that x.edges[...] could have; did you mean 'edge'?
+
+y[i] = x. [i]
+          ^ ParseError: expected a boundary, as in x.edge[...], got '['
+
+y[i] = x.edge + 1
+              ^ ParseError: expected '[' after x.edge, got '+'
+
+y[i] = x.fill[i]
+             ^ ParseError: expected '(' and a number: fill(1.5), got '['
+
+y[i] = x.fill(a)[i]
+              ^ ParseError: fill takes a number; choose other values by where(c, a, b)
+
+I[r] = argmax(A[r,k,l])
+       ^ OpError: argmax gives one index and reduces over k, l; name the one with over=, and reduce over the others inside
+
+I[r] = argmin(A[r,k], dtype=i32)
+       ^ OpError: argmin gives an index, an i64; to have another type cast it: i32(argmin(...))
+
+I[r] argmax= A[r,k]
+     ^ ParseError: expected '=' or one of += *= max= min= after I[...], got 'argmax'
 
 y[i] = x[i] +
              ^ ParseError: expected an expression, got the end of the text

@@ -1,0 +1,156 @@
+"""Indices of extreme values: the first of ties, NaN wins, under every schedule alike (R03)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.codegen.gpu import emulate_op
+
+Array = np.ndarray[Any, Any]
+
+
+def report() -> Array:
+    """The rows of report R03: all equal, two greatest, a NaN."""
+    a = np.zeros((3, 40), np.float32)
+    a[0] = 7
+    a[1, [5, 33]] = 9
+    a[2, 9] = np.nan
+    return a
+
+
+# E stands for the temporary of the extreme value, I_max or I_min.
+SCHEDULES = [
+    "",
+    '.split("I.k", 8).split("E.k", 8).parallel("I.r").parallel("E.r")',
+    '.vectorize("I.k", 8).vectorize("E.k", 8)',
+    '.vectorize("I.r").reorder("E.k", "E.r").vectorize("E.r")',
+    '.split("I.r", 2).split("I.k", 16).reorder("I.ro", "I.ko", "I.ri", "I.ki")',
+    '.split("I.k", 7).unroll("I.ki").stage("I", at="I.r", scope="register")',
+    '.compute_at("E", "I.r").parallel("I.r").vectorize("I.k", 4)',
+]
+
+
+@pytest.mark.parametrize("text", SCHEDULES)
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_r03_ties_give_the_first_index_under_every_schedule(name: str, text: str) -> None:
+    op = dt.op(f"I[r] = {name}(A[r,k])")
+    a = report() if name == "argmax" else -report()
+    schedule = dt.Schedule.parse(op, text.replace("E", f"I_{name[3:]}"))
+    found = op.with_schedule(schedule, strict=True)(a)
+    assert found.dtype == np.int64
+    assert found.tolist() == [0, 5, 9]
+
+
+def test_r03_on_a_grid_of_threads() -> None:
+    op = dt.op("I[r] = argmax(A[r,k])")
+    schedule = op.schedule().bind("I_max.r", "thread.x").bind("I.r", "thread.x")
+    assert emulate_op(op, [report()], schedule).tolist() == [0, 5, 9]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64", "i8", "u8", "i32", "i64", "u64"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_every_type_as_numpy(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    kind = np.dtype({"f": "float", "i": "int", "u": "uint"}[dtype[0]] + dtype[1:])
+    a = rng.integers(0, 4, (9, 67)).astype(kind)  # many ties
+    if kind.kind == "f":
+        a[0], a[1] = np.inf, -np.inf
+        a[2, 40], a[2, 50], a[3, :] = np.nan, np.nan, np.nan
+        a[4], a[4, 7] = 0.0, -0.0
+    else:
+        a[0], a[1] = np.iinfo(kind).max, np.iinfo(kind).min
+    op = dt.op(f"I[r] = {name}(A[r,k])")
+    want = getattr(np, name)(a, axis=1)
+    np.testing.assert_array_equal(op(a), want)
+    np.testing.assert_array_equal(dt.interpret(op, a), want)
+
+
+def test_a_computed_value_is_stored_once() -> None:
+    """Were it computed twice, contraction could give two values that differ in the last bit."""
+    op = dt.op("I[r] = argmax(A[r,k] * B[k] + C[k]) + 1")
+    stages = {line.split("[")[0].strip() for line in str(op.schedule()).splitlines() if "=" in line}
+    assert {"I_value", "I_max", "I.acc", "I"} <= stages
+    rng = np.random.default_rng(4)
+    a, b, c = (rng.random(s).astype(np.float32) for s in ((50, 333), 333, 333))
+    values = a.astype(np.float64) * b + c
+    found = op(a, b, c) - 1
+    best = np.take_along_axis(values, found[:, None], 1)[:, 0]
+    np.testing.assert_allclose(best, values.max(1), rtol=1e-6)
+    assert np.isin(dt.interpret(op, a, b, c) - 1, range(333)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("I[r] = argmax(A[r,k], where=k <= r)", [(5, 7)]),
+        ("I[r] = argmin(A[r,k] - 1, where=A[r,k] > 2)", [(6, 9)]),
+        ("I[r] = argmax(sum(A[r,j] * B[j,k], over=j))", [(5, 4), (4, 9)]),
+        ("I[r] = argmax(A[r,k], over=(k in 2:K,)) + argmin(A[r,l])", [(4, 6)]),
+        ("I[] = argmax(max(A[r,k], over=k))", [(5, 6)]),
+        ("W[r] = B[argmax(A[r,k])]", [(8,), (5, 8)]),
+        ("I[r] = argmax(where(k > r, A[r,k], 0) - A[r,k])", [(5, 8)]),
+        ("I[r] = argmax(k % 3, over=(k in 0:7,)) + 0 * A[r]", [(3,)]),
+    ],
+)
+def test_compiled_as_interpreted(text: str, shapes: list[tuple[int, ...]]) -> None:
+    op = dt.op(text)
+    rng = np.random.default_rng(5)
+    arrays = [rng.integers(0, 6, s).astype(np.float32) for s in shapes]
+    np.testing.assert_array_equal(op(*arrays), dt.interpret(op, *arrays))
+    assert dt.op(op.text) == op
+
+
+def test_over_nothing() -> None:
+    op = dt.op("I[r] = argmax(A[r,k], where=A[r,k] > 2)")
+    nothing = np.iinfo(np.int64).max
+    for a in (np.ones((2, 3), np.float32), np.ones((2, 0), np.float32)):
+        assert op(a).tolist() == dt.interpret(op, a).tolist() == [nothing, nothing]
+
+
+def test_traced() -> None:
+    r, k = dt.indices("r k")
+
+    @dt.op
+    def best(A):  # type: ignore[no-untyped-def]
+        I = dt.tensor("I")  # noqa: E741
+        I[r] = dt.argmax(A[r, k], where=k > 0) - dt.argmin(A[r, k], over=k)
+        return I
+
+    assert best == dt.op(
+        "best(A) -> I:\n I[r] = argmax(A[r,k], where=k > 0) - argmin(A[r,k], over=k)"
+    )
+    assert best(np.array([[9, 1, 5]], np.float32)).tolist() == [1]
+
+
+def test_gradients() -> None:
+    with pytest.raises(dt.GradientError) as caught:
+        dt.op("pick(A) -> I:\n I[r] = argmax(A[r,k])").gradient("A")
+    assert str(caught.value) == (
+        "gradient of pick by A: I is argmax, an index, which has no derivative; differentiate the "
+        "value there, as max or min does"
+    )
+    # An index is constant almost everywhere, so it may stand in what is differentiated.
+    op = dt.op("y[r] = W[argmax(A[r,k])] * 2")
+    dw = op.gradient("W")
+    a = np.array([[0, 1, 0], [3, 2, 1], [1, 9, 9]], np.float32)
+    found = dw(np.zeros(4, np.float32), a, np.array([1, 10, 100], np.float32))
+    assert found.tolist() == [20, 202, 0, 0]
+
+
+def test_an_index_is_an_integer() -> None:
+    op = dt.op("y[r] = W[max(A[r,k])]")
+    with pytest.raises(dt.DTypeError) as caught:
+        op(np.zeros(4, np.float32), np.zeros((2, 2), np.float32))
+    assert str(caught.value).startswith(
+        "max(A[r,k]) is f32, but it is used as an index; indices are integers\n"
+        "    in y[r] = W[max(A[r,k])]"
+    )
+
+
+def test_the_default_schedule_of_a_wide_column_sum_fits_the_registers() -> None:
+    op = dt.op("y[i] = sum(A[j,i])")
+    a = np.ones((3, 100_000), np.float32)
+    assert (op(a) == 3).all()
