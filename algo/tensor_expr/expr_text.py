@@ -62,7 +62,9 @@ def _boundary(boundary: Boundary | None) -> list[_Piece | str]:
     if boundary is None:
         return []
     value = boundary.value
-    number = [] if value is None else ["(", _Piece(value, 0, False), ")"]
+    number: list[_Piece | str] = []
+    if value is not None:
+        number = ["(", _Piece(value, 0, False), ")"]
     return [f".{boundary.kind}", *number]
 
 

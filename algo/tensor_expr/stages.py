@@ -109,15 +109,10 @@ class _Maker:
             self._accumulation(eq, lhs, rhs, scope)
             return
         own = self._own_reduction(rhs, scope)
+        before = len(self.stages)
         if own is None:
-            before = len(self.stages)
             value = cast(self._hoist(rhs, scope), self.env[eq.tensor], self.env)
-            if len(self.stages) > before and _reads_itself(eq):
-                raise UnsupportedError(
-                    f"{eq.tensor} reads its own elements, and of the reductions of such an "
-                    f"equation only one, over all indices of the left side, is supported yet; "
-                    f"split it\n    in {print_equation(eq)}"
-                )
+            self._check_recurrence(eq, before)
             self._stage(self.base, eq.tensor, eq.ranges, where, lhs, value)
             return
         written, alone = own
@@ -125,6 +120,7 @@ class _Maker:
         reducer = REDUCERS[reduction.reducer]
         acc = self._accumulator_type(reduction)
         body = self._hoist_inside(reduction, scope)
+        self._check_recurrence(eq, before)
         if alone and acc is self.env[eq.tensor]:
             target, place = eq.tensor, lhs
             init_where = where
@@ -140,6 +136,15 @@ class _Maker:
             result = _replaced(rhs, written, Access(target, place))
             value = cast(result, self.env[eq.tensor], self.env)
             self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value)
+
+    def _check_recurrence(self, eq: Equation, before: int) -> None:
+        """A temporary is whole before the equation starts, so it cannot be part of a recurrence."""
+        if len(self.stages) > before and _reads_itself(eq):
+            raise UnsupportedError(
+                f"{eq.tensor} reads its own elements, and of the reductions of such an "
+                f"equation only one, over all indices of the left side, is supported yet; "
+                f"split it\n    in {print_equation(eq)}"
+            )
 
     def _accumulation(self, eq: Equation, lhs: tuple[Expr, ...], rhs: Expr, scope: _Scope) -> None:
         assert eq.reducer is not None

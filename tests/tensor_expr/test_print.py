@@ -8,6 +8,7 @@ import pytest
 from diptych.algo.dtypes import BY_NAME, TensorType, bool_, f32, f64, i8, i64
 from diptych.algo.tensor_expr.expr import (
     Access,
+    Boundary,
     Call,
     Cast,
     Const,
@@ -82,7 +83,12 @@ def expressions(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> Expr:
             leaves.append(st.sampled_from(scope).map(Index))
             leaves += [
                 name.flatmap(
-                    lambda t: st.tuples(*[positions(scope)] * RANKS[t]).map(lambda p: Access(t, p))
+                    lambda t: st.builds(
+                        Access,
+                        st.just(t),
+                        st.tuples(*[positions(scope)] * RANKS[t]),
+                        boundaries(),
+                    )
                 )
             ] * 3
         return draw(st.one_of(leaves))
@@ -103,6 +109,13 @@ def expressions(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> Expr:
     return Call(op.name, args)
 
 
+def boundaries() -> st.SearchStrategy[Boundary | None]:
+    numbers = st.one_of(weak_constants(), typed_constants())
+    filled = numbers.map(lambda number: Boundary("fill", number))
+    plain = st.sampled_from(["edge", "zero", "reflect", "wrap"]).map(Boundary)
+    return st.one_of(st.none(), st.none(), plain, filled)
+
+
 @st.composite
 def reductions(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> Expr:
     fresh = [name for name in ("k", "l", "m", "n") if name not in scope]
@@ -117,6 +130,8 @@ def reductions(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> Expr:
     where = draw(st.one_of(st.none(), expressions(inside, min(depth, 1))))
     reducer = draw(st.sampled_from(["sum", "prod", "max", "min", "any", "all"]))
     dtype = draw(st.sampled_from([None, None, f64]))
+    if len(own) == 1 and draw(st.booleans()):
+        reducer, dtype = draw(st.sampled_from(["argmax", "argmin"])), None
     return Reduce(reducer, own, body, ranges, where, dtype)
 
 
