@@ -7,7 +7,7 @@ it with the primitives users write; a step that is not legal for the operator is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.op import Op
@@ -112,6 +112,7 @@ class _Nest:
         self.outs, self.extents = list(group.outs), dict(group.extents)
         if choice.merge:
             self._merge(choice.merge)
+        self.choice = self._named(choice)
 
     def tile(self) -> None:
         """Splits and orders the loops, and copies what is to be packed."""
@@ -160,6 +161,16 @@ class _Nest:
         chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
         if group.reds and inner and outer and not c.solved and not chunked:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
+
+    def _named(self, choice: Choice) -> Choice:
+        """The choice without what names no index: which there are depends on what is merged."""
+        return replace(
+            choice,
+            vector=choice.vector if choice.vector in (*self.outs, *self.group.reds) else None,
+            tile=tuple((i, n) for i, n in choice.tile if i in self.outs and i != choice.vector),
+            blocked=choice.blocked if choice.blocked in self.group.reds else None,
+            outer=choice.outer if choice.outer in self.outs else None,
+        )
 
     def _merge(self, indices: tuple[str, ...]) -> None:
         name = indices[-1]
