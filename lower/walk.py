@@ -190,11 +190,19 @@ class _Walker:
 
 
 def _in_lanes(stmt: ir.Stmt) -> ir.Stmt:
-    """The body of a vector loop: loops in it take their turns in every lane."""
+    """The body of a vector loop: loops in it take their turns in every lane, one by one, since
+    where a loop with a step starts may differ between lanes."""
     stmt = ir.rebuild(stmt, _in_lanes)
-    if isinstance(stmt, ir.For) and stmt.kind in ("parallel", "vector"):
-        return ir.with_(stmt, kind="serial")
-    return stmt
+    if not isinstance(stmt, ir.For) or stmt.kind in ir.AXES:
+        return stmt
+    if stmt.kind in ("parallel", "vector"):
+        stmt = ir.with_(stmt, kind="serial")
+    if stmt.step == 1:
+        return stmt
+    var, step = Index(stmt.var), Const(stmt.step)
+    count = build.floordiv(build.sub(stmt.hi, build.sub(stmt.lo, Const(stmt.step - 1))), step)
+    body = ir.substitute(stmt.body, {var: build.add(stmt.lo, build.mul(var, step))})
+    return ir.with_(stmt, lo=Const(0), hi=count, step=1, body=body)
 
 
 def _scalar(expr: raw.AstExpr, names: Names) -> Expr:
