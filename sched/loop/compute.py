@@ -17,7 +17,7 @@ from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves, loops
 from .primitive import Primitive
 from .regions import region
 from .relations import from_data
-from .storage import accumulators, cells, place, reads
+from .storage import cells, family, place, reads
 from .tree import around_loop, edit, remove, seq, steps_to, with_tree
 from .validate import check_change, check_storage
 from .witness import at
@@ -93,7 +93,7 @@ class ComputeAt(Primitive):
                 f"{self.who}: there is no stage {self.stage} between inputs and results"
                 f"{suggest_from(self.stage, known)}"
             )
-        wanted = (self.stage, *accumulators(nest, self.stage))
+        wanted = family(nest, self.stage)
         group = [stmt for stmt in nest.stmts.values() if stmt.buffer in wanted]
         if not group:
             raise ScheduleError(f"{self.who}: {self.stage} is an input; stage a copy of it instead")

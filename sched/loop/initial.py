@@ -18,7 +18,7 @@ from .tree import seq
 
 def initial(kernel: Kernel) -> Nest:
     """The nest that runs the stages one after the other; every schedule starts from it."""
-    stmts = {stage.name: _stmt(stage) for stage in kernel.stages}
+    stmts = {stage.name: statement(stage) for stage in kernel.stages}
     groups: list[list[Stage]] = []
     for stage in kernel.stages:
         if groups and _group(groups[-1][0]) == _group(stage) != stage.name:
@@ -42,7 +42,8 @@ def _group(stage: Stage) -> str:
     return stem if stem and last in ("init", "update", "final") else stage.name
 
 
-def _stmt(stage: Stage) -> Stmt:
+def statement(stage: Stage) -> Stmt:
+    """A stage as the statement of a nest."""
     dims = tuple(r.index for r in stage.ranges)
     domain: list[Expr] = []
     for r in stage.ranges:

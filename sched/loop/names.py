@@ -13,14 +13,14 @@ import difflib
 from ...algo.errors import ScheduleError
 from .nest import Loop, Nest, leaves, loops
 
-PARTS = ("init", "update", "final", "load", "store")
+PARTS = ("init", "update", "final", "load", "store", "rf")
 """Stages of one accumulation: copies of a loop under these are copies of one loop."""
 
 
 def base(name: str) -> str:
     """The loop of which a distributed copy was made: `C.init.ii` is a copy of `C.ii`."""
     *stage, index = name.split(".")
-    if len(stage) > 1 and stage[-1] in PARTS:
+    while len(stage) > 1 and stage[-1] in PARTS:
         stage = stage[:-1]
     return ".".join([*stage, index])
 

@@ -15,14 +15,17 @@ from ...algo.tensor_expr.stages import kernel
 from .compute import ComputeAt, ComputeWith
 from .fuse import Fuse
 from .initial import initial
+from .inline import Inline
 from .marks import Bind, Parallel, Unroll, Vectorize
 from .nest import Nest
 from .primitive import Primitive
 from .reorder import Reorder
+from .rfactor import Rfactor
 from .show import html, show
 from .split import Split, Tile
 from .stage import Stage
 from .validate import validate
+from .values import Reverse, Shift, Skew
 
 Key = tuple[frozenset[tuple[str, DType]] | None, frozenset[tuple[str, int]] | None]
 """Element types and sizes for which a nest was made."""
@@ -150,6 +153,26 @@ class Schedule:
         """Keeps the tile of a tensor that loop `at` touches in a buffer there. See `Stage`."""
         return self.then(Stage(tensor, at, scope, layout))
 
+    def rfactor(self, loop: str, into: str | None = None) -> Schedule:
+        """Partial results for every iteration of a reduction's loop. See `Rfactor`."""
+        return self.then(Rfactor(loop, into))
+
+    def inline(self, stage: str) -> Schedule:
+        """Computes a pointwise temporary wherever it is read. See `Inline`."""
+        return self.then(Inline(stage))
+
+    def reverse(self, loop: str) -> Schedule:
+        """Runs a loop from its last iteration to its first. See `Reverse`."""
+        return self.then(Reverse(loop))
+
+    def shift(self, stage: str, loop: str, n: int) -> Schedule:
+        """Runs a stage n iterations later than the others in a loop. See `Shift`."""
+        return self.then(Shift(stage, loop, n))
+
+    def skew(self, inner: str, outer: str, factor: int = 1) -> Schedule:
+        """Starts a loop later with every iteration of a loop around it. See `Skew`."""
+        return self.then(Skew(inner, outer, factor))
+
     def validate(self) -> None:
         """Checks the whole nest anew: dependences, concurrent loops, value flow."""
         validate(self.nest())
@@ -249,6 +272,11 @@ PRIMITIVES = {
         Stage,
         ComputeAt,
         ComputeWith,
+        Inline,
+        Rfactor,
+        Reverse,
+        Shift,
+        Skew,
     )
 }
 """Every primitive by the name of its method; names that are not here are refused."""

@@ -59,6 +59,21 @@ def accumulators(nest: Nest, tensor: str) -> list[str]:
     return [name for name in nest.buffers if name in {f"{stem}.acc" for stem in stems}]
 
 
+def family(nest: Nest, tensor: str) -> list[str]:
+    """The tensor, and the temporaries in which what it is reduced from is accumulated.
+
+    Those are the accumulators and, after rfactor, the partial results: `C.acc`, `C.rf`.
+    """
+    found = [tensor, *accumulators(nest, tensor)]
+    for name in found:
+        for stage in nest.kernel.stages:
+            if stage.tensor == name and stage.reducer is not None:
+                stem = stage.name.removesuffix(".update")
+                combined = (a.tensor for a in accesses(stage.value))
+                found += [t for t in combined if t.startswith(f"{stem}.rf") and t not in found]
+    return found
+
+
 def place(nest: Nest) -> Nest:
     """The nest with `at` of every buffer brought up to date with the tree."""
     buffers = {}

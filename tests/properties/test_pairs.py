@@ -179,13 +179,13 @@ def propose(rng: random.Random, schedule: Any) -> tuple[str, str]:
     kind = rng.choice(
         [
             "split", "split", "tile", "fuse", "reorder", "vectorize", "unroll", "parallel", "stage",
-            "compute_at",
+            "compute_at", "rfactor", "rfactor", "reverse", "skew", "shift", "inline",
         ]
     )  # fmt: skip
     one = rng.choice(names) if names else "none"
     temps = [b for b, s in nest.buffers.items() if nest.kernel.tensors[s.tensor].role == "temp"]
     if temps and rng.random() < 0.3:
-        kind = "compute_at"
+        kind = rng.choice(["compute_at", "compute_at", "inline"])
     if kind == "split":
         tail = rng.choice(["", ', tail="separate"'])
         return kind, f'split("{one}", {rng.choice(FACTORS)}{tail})'
@@ -208,6 +208,15 @@ def propose(rng: random.Random, schedule: Any) -> tuple[str, str]:
     if kind == "stage":
         tensor = rng.choice([b for b, s in nest.buffers.items() if s.scope in ("param", "heap")])
         return kind, f'stage("{tensor}", at="{one}", scope="stack")'
+    if kind in ("rfactor", "reverse"):
+        return kind, f'{kind}("{one}")'
+    if kind == "skew":
+        outer = rng.choice(_chain(rng, nest.tree) or ["none"])
+        return kind, f'skew("{one}", "{outer}", {rng.choice([-1, 1, 2])})'
+    if kind == "shift":
+        return kind, f'shift("{rng.choice(list(nest.stmts))}", "{one}", {rng.choice([-1, 1, 3])})'
+    if kind == "inline":
+        return kind, f'inline("{rng.choice(temps) if temps else "none"}")'
     return kind, f'compute_at("{rng.choice(temps) if temps else "none"}", "{one}")'
 
 

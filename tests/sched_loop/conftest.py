@@ -12,6 +12,7 @@ from diptych.sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 
 Point = dict[str, int]
 Cells = dict[tuple[int, ...], int]
+LOWEST = -8
 Reader = Callable[[str, tuple[int, ...]], int]
 
 
@@ -65,7 +66,7 @@ def no_read(tensor: str, cell: tuple[int, ...]) -> int:
 
 
 def instances(stmt: Stmt, limit: int) -> Iterator[Point]:
-    """Every instance with dims in -1..limit-1; the domain must exclude the border."""
+    """Every instance with dims in LOWEST..limit-1; the domain must have no others."""
     ready: list[list[Expr]] = [[] for _ in stmt.dims]
     for condition in stmt.domain:
         ready[max((stmt.dims.index(d) for d in indices_of(condition)), default=0)].append(condition)
@@ -74,7 +75,7 @@ def instances(stmt: Stmt, limit: int) -> Iterator[Point]:
         if depth == len(stmt.dims):
             yield dict(point)
             return
-        for value in range(-1, limit):
+        for value in range(LOWEST, limit):
             point[stmt.dims[depth]] = value
             if all(evaluate(condition, point, no_read) for condition in ready[depth]):
                 yield from extend(point, depth + 1)

@@ -1,0 +1,310 @@
+"""`rfactor`: a reduction in two steps, partial results for every iteration of one of its loops.
+
+Reducers are associative and commutative, so the kernel may be rewritten: the update accumulates
+into a tensor with one more dimension, and a new update combines what lies along it. Dependences
+and value flow are then those of the new stages, so everything else follows as for any nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...algo import isl
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.build import add, compare, const, sub
+from ...algo.tensor_expr.domains import counterexample, domain, largest
+from ...algo.tensor_expr.expr import Access, Expr, Index, Range, substitute
+from ...algo.tensor_expr.op import Kernel, Stage, Tensor
+from .arguments import NewName
+from .carried import check_dependence
+from .dependences import dependences
+from .flow import check_flow
+from .initial import statement
+from .names import find_loop, fresh, index_of, prefix, where
+from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
+from .primitive import Primitive
+from .relations import from_data, primed, text
+from .storage import in_coordinates, place, repeats
+from .tree import around_stmt, seq
+from .validate import check_storage
+from .witness import at, first_pair
+
+Follow = Callable[[Loop], Expr | None]
+"""A loop's value over the dims of a new statement, None where they do not determine it."""
+
+
+@dataclass(frozen=True)
+class Rfactor(Primitive):
+    """Keeps a partial result for every iteration of a reduction's loop, and combines them after.
+
+        for i: { C.init; for ko: for ki: C.update: C[i] += f(i, ko, ki) }
+            ==>   for i: { C.init
+                           for ko: { C.rf.init: C.rf[ko,i] = 0
+                                     for ki: C.rf.update: C.rf[ko,i] += f(i, ko, ki) }
+                           for ko_rf: C.update: C[i] += C.rf[ko_rf,i] }
+
+    No two iterations of `ko` touch one element afterwards, so that it can be parallel, also where
+    it is reordered to the outside. The temporary is `C.rf`, its stages `C.rf.init` and
+    `C.rf.update`; `C.update` becomes the stage that combines, under a loop called `ko_rf`, or
+    `into`. Each of these stages lies as far inside the loops that were there as its elements
+    allow; of the others it gets copies of its own (`C.update.i`). Works for every reducer: all
+    are associative and commutative, and floats are added in another order.
+    """
+
+    called: ClassVar[str] = "rfactor"
+    loop: str
+    into: NewName | None = None
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.loop,), {} if self.into is None else {"into": self.into}
+
+    def legal(self, nest: Nest) -> None:
+        loop = find_loop(nest, self.loop, self.who)
+        if loop.kind != "serial":
+            raise ScheduleError(
+                f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind}; rfactor before "
+                "marking loops"
+            )
+        update = self._update(nest, loop)
+        name = _tensor(nest, update)
+        if update.buffer != name or self._init(nest, update).buffer != name:
+            raise ScheduleError(
+                f"{self.who}: {name} is held by {update.buffer}{at(update)}; rfactor before "
+                "staging it"
+            )
+        if repeats(update):
+            raise ScheduleError(
+                f"{self.who}: {update.name}{at(update)} is computed again in every iteration of "
+                f"{around_stmt(nest.tree, update.name)[0].name}; rfactor before compute_at"
+            )
+        self._extent(update, loop)
+        fresh(nest, self._combining(loop), self.who)
+        after = place(self.apply(nest))
+        for dep in dependences(after.kernel.stages):
+            if {dep.src, dep.dst} & {update.name, *(after.stmts.keys() - nest.stmts.keys())}:
+                check_dependence(after, dep, self.who)
+        if not any(map(from_data, update.lhs)):
+            check_flow(after, [name, *(after.buffers.keys() - nest.buffers.keys())], self.who)
+        check_storage(after, self.who)
+
+    def _update(self, nest: Nest, loop: Loop) -> Stmt:
+        """The one statement under the loop that accumulates across its iterations."""
+        under = [nest.stmts[name] for name in leaves(loop)]
+        found = [
+            stmt
+            for stmt in under
+            if stmt.reducer is not None
+            and in_coordinates(loop.values[stmt.name], stmt.lhs, stmt) is None
+        ]
+        if not found:
+            raise ScheduleError(
+                f"{self.who}: loop {loop.name}{where(nest, loop)} is no loop of a reduction: what "
+                "each of its iterations computes is not accumulated with that of others"
+            )
+        if len(found) > 1:
+            listed = " and ".join(stmt.name for stmt in found)
+            raise ScheduleError(
+                f"{self.who}: loop {loop.name} is a loop of {listed}; rfactor each before they are "
+                "joined"
+            )
+        return found[0]
+
+    def _init(self, nest: Nest, update: Stmt) -> Stmt:
+        return nest.stmts[f"{_stem(update)}.init"]
+
+    def _combining(self, loop: Loop) -> str:
+        return prefix(loop.name) + (self.into or f"{index_of(loop.name)}_rf")
+
+    def _extent(self, update: Stmt, loop: Loop) -> tuple[Expr, Expr]:
+        """The least value of the loop (0 where it is not less), and how many there are from it."""
+        value = loop.values[update.name]
+        try:
+            with isl.quota():
+                origin = _origin(update, value)
+                top = None if origin is None else _top(update, sub(value, origin))
+        except isl.Exhausted:
+            origin = top = None
+        if origin is not None and top is not None:
+            return origin, add(top, const(1))
+        if loop.extent is not None:
+            return const(0), const(loop.extent)
+        raise ScheduleError(
+            f"{self.who}: how many iterations loop {loop.name}{at(update)} has is not one formula "
+            "over the sizes; split it and rfactor a part, or choose another loop"
+        )
+
+    def apply(self, nest: Nest) -> Nest:
+        loop = find_loop(nest, self.loop, self.who)
+        update = self._update(nest, loop)
+        init = self._init(nest, update)
+        origin, extent = self._extent(update, loop)
+        chain = around_stmt(nest.tree, update.name)
+        rf = f"{_stem(update)}.rf"
+        while rf in nest.buffers:
+            rf += "2"
+        dim = index_of(loop.name)
+        while dim in init.dims:
+            dim += "_"
+        kernel = _factored(
+            nest.kernel, update, init, (rf, dim), extent, sub(loop.values[update.name], origin)
+        )
+        stages = {stage.name: stage for stage in kernel.stages}
+        partial = replace(
+            update,
+            name=f"{rf}.update",
+            buffer=rf,
+            lhs=stages[f"{rf}.update"].lhs,
+            instance=(f"{rf}.update", update.instance[1]),
+        )
+        start, combine = statement(stages[f"{rf}.init"]), statement(stages[update.name])
+
+        def by_result(item: Loop) -> Expr | None:
+            found = in_coordinates(item.values[update.name], update.lhs, update)
+            names: dict[Expr, Expr] = {Index(f"d{n}"): e for n, e in enumerate(init.lhs)}
+            return None if found is None else substitute(found, names)
+
+        def by_partial(item: Loop) -> Expr | None:
+            return add(Index(dim), origin) if item is loop else by_result(item)
+
+        first = _place(start, chain, by_partial, ())
+        along = Loop(self._combining(loop), {update.name: Index(dim)}, Leaf(update.name))
+        last = _place(combine, chain, by_result, (along,))
+        tree = _rebuilt(
+            nest.tree, 0, update.name, partial.name, (start.name, first), (update.name, last)
+        )
+        stmts: dict[str, Stmt] = {}
+        for name, stmt in nest.stmts.items():
+            if name == update.name:
+                stmts |= {start.name: start, partial.name: partial, name: combine}
+            else:
+                stmts[name] = stmt
+        tensor = kernel.tensors[rf]
+        buffers = {**nest.buffers, rf: Buffer(rf, rf, tensor.dtype, len(tensor.shape), "heap")}
+        return Nest(kernel, stmts, tree, buffers)
+
+
+def _stem(update: Stmt) -> str:
+    return update.name.removesuffix(".update")
+
+
+def _tensor(nest: Nest, update: Stmt) -> str:
+    return next(stage.tensor for stage in nest.kernel.stages if stage.name == update.name)
+
+
+def _origin(update: Stmt, value: Expr) -> Expr | None:
+    if counterexample(update.dims, update.domain, [compare("le", const(0), value)]) is None:
+        return const(0)
+    top = largest(update.dims, sub(const(0), value), update.domain)
+    return None if top is None else sub(const(0), top)
+
+
+def _top(update: Stmt, value: Expr) -> Expr | None:
+    """The greatest value of an expression over a statement's instances, -1 where there are none."""
+    if domain(update.dims, update.domain).is_empty():
+        return const(-1)
+    return largest(update.dims, value, update.domain)
+
+
+def _factored(
+    kernel: Kernel, update: Stmt, init: Stmt, names: tuple[str, str], extent: Expr, value: Expr
+) -> Kernel:
+    """The kernel with the update's stage in two steps."""
+    rf, dim = names
+    stages: list[Stage] = []
+    old = {stage.name: stage for stage in kernel.stages}
+    start, along = old[init.name], Range(dim, const(0), extent)
+    partial = (Index(dim), *start.lhs)
+    for stage in kernel.stages:
+        if stage.name != update.name:
+            stages.append(stage)
+            continue
+        ranges = (along, *start.ranges)
+        stages.append(replace(start, name=f"{rf}.init", tensor=rf, ranges=ranges, lhs=partial))
+        lhs = (value, *stage.lhs)
+        stages.append(replace(stage, name=f"{rf}.update", tensor=rf, lhs=lhs))
+        ranges = (*start.ranges, along)
+        read = Access(rf, partial)
+        stages.append(replace(stage, ranges=ranges, where=start.where, lhs=start.lhs, value=read))
+    tensor = kernel.tensors[old[update.name].tensor]
+    made = Tensor(rf, tensor.dtype, (extent, *tensor.shape), "temp")
+    return replace(kernel, stages=tuple(stages), tensors={**kernel.tensors, rf: made})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a new statement goes: values of the outermost loops of a chain, then its own tree."""
+
+    values: tuple[Expr, ...]
+    tree: Tree
+
+
+def _place(stmt: Stmt, chain: list[Loop], follow: Follow, inner: tuple[Loop, ...]) -> _Place:
+    """As far inside the chain as the statement's dims determine the loops, then copies of others.
+
+    Where the loops that are determined do not tell all instances apart, it gets one loop a dim.
+    """
+    values: list[Expr] = []
+    for loop in chain:
+        value = follow(loop)
+        if value is None:
+            break
+        values.append(value)
+    own: list[tuple[Loop, Expr]] = []
+    for loop in chain[len(values) :]:
+        value = follow(loop)
+        if value is not None:
+            own.append((loop, value))
+    known = [*values, *(value for _, value in own), *(loop.values[stmt.name] for loop in inner)]
+    tree: Tree = Leaf(stmt.name)
+    for loop in inner:
+        tree = replace(loop, body=tree)
+    if _tell_apart(stmt, known):
+        for loop, value in reversed(own):
+            name = f"{stmt.name}.{index_of(loop.name)}"
+            tree = replace(loop, name=name, values={stmt.name: value}, body=tree)
+    else:
+        given = {*values, *(loop.values[stmt.name] for loop in inner)}
+        for dim in reversed(stmt.dims):
+            if Index(dim) not in given:
+                tree = Loop(f"{stmt.name}.{dim}", {stmt.name: Index(dim)}, tree)
+    return _Place(tuple(values), tree)
+
+
+def _tell_apart(stmt: Stmt, values: list[Expr]) -> bool:
+    """Do these values of loops differ for different instances?"""
+    second = primed(stmt.dims)
+    same = [f"{text(value)} = {text(value, second)}" for value in values]
+    differ = [f"{text(Index(dim))} != {text(Index(dim), second)}" for dim in stmt.dims]
+    apart = " or ".join(differ) or "1 = 0"
+    return first_pair(stmt, stmt, [*same, f"({apart})"], stmt.name) is None
+
+
+def _rebuilt(
+    tree: Tree,
+    depth: int,
+    old: str,
+    new: str,
+    before: tuple[str, _Place],
+    after: tuple[str, _Place],
+) -> Tree:
+    """The tree with statement `old` called `new`, and trees put before and after what holds it."""
+    if old not in leaves(tree):
+        return tree
+    if isinstance(tree, Seq):
+        return seq([_rebuilt(part, depth, old, new, before, after) for part in tree.parts])
+    made: Tree = Leaf(new)
+    if isinstance(tree, Loop):
+        values = {(new if name == old else name): value for name, value in tree.values.items()}
+        for name, it in (before, after):
+            if depth < len(it.values):
+                values[name] = it.values[depth]
+        body = _rebuilt(tree.body, depth + 1, old, new, before, after)
+        made = replace(tree, values=values, body=body)
+    parts = [made]
+    if depth == len(before[1].values):
+        parts.insert(0, before[1].tree)
+    if depth == len(after[1].values):
+        parts.append(after[1].tree)
+    return seq(parts)
