@@ -84,13 +84,18 @@ def where(nest: Nest, loop: Loop) -> str:
     return f" ({loc})" if loc else ""
 
 
-def fresh(nest: Nest, name: str, who: str, *, replaced: tuple[str, ...] = ()) -> str:
+def fresh(
+    nest: Nest,
+    name: str,
+    who: str,
+    *,
+    replaced: tuple[str, ...] = (),
+    advice: str = "other names with into=(outer, inner)",
+) -> str:
     """`name` if no other loop has it."""
     taken = {loop.name for loop in loops(nest.tree)} - set(replaced)
     if name in taken:
-        raise ScheduleError(
-            f"{who}: there is already a loop {name}; choose other names with into=(outer, inner)"
-        )
+        raise ScheduleError(f"{who}: there is already a loop {name}; choose {advice}")
     return name
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import add, compare, const, sub
-from ...algo.tensor_expr.domains import counterexample, domain, largest
+from ...algo.tensor_expr.domains import counterexample, domain, largest, within
 from ...algo.tensor_expr.expr import Access, Expr, Index, Range, substitute
 from ...algo.tensor_expr.op import Kernel, Stage, Tensor
 from .arguments import NewName
@@ -68,7 +68,7 @@ class Rfactor(Primitive):
                 "marking loops"
             )
         update = self._update(nest, loop)
-        name = _tensor(nest, update)
+        name = _stage(nest, update).tensor
         if update.buffer != name or self._init(nest, update).buffer != name:
             raise ScheduleError(
                 f"{self.who}: {name} is held by {update.buffer}{at(update)}; rfactor before "
@@ -79,8 +79,8 @@ class Rfactor(Primitive):
                 f"{self.who}: {update.name}{at(update)} is computed again in every iteration of "
                 f"{around_stmt(nest.tree, update.name)[0].name}; rfactor before compute_at"
             )
-        self._extent(update, loop)
-        fresh(nest, self._combining(loop), self.who)
+        self._extent(nest, update, loop)
+        fresh(nest, self._combining(loop), self.who, advice="another name with into=")
         after = place(self.apply(nest))
         for dep in dependences(after.kernel.stages):
             if {dep.src, dep.dst} & {update.name, *(after.stmts.keys() - nest.stmts.keys())}:
@@ -90,7 +90,7 @@ class Rfactor(Primitive):
         check_storage(after, self.who)
 
     def _update(self, nest: Nest, loop: Loop) -> Stmt:
-        """The one statement under the loop that accumulates across its iterations."""
+        """The first statement under the loop that accumulates across its iterations."""
         under = [nest.stmts[name] for name in leaves(loop)]
         found = [
             stmt
@@ -103,12 +103,6 @@ class Rfactor(Primitive):
                 f"{self.who}: loop {loop.name}{where(nest, loop)} is no loop of a reduction: what "
                 "each of its iterations computes is not accumulated with that of others"
             )
-        if len(found) > 1:
-            listed = " and ".join(stmt.name for stmt in found)
-            raise ScheduleError(
-                f"{self.who}: loop {loop.name} is a loop of {listed}; rfactor each before they are "
-                "joined"
-            )
         return found[0]
 
     def _init(self, nest: Nest, update: Stmt) -> Stmt:
@@ -117,29 +111,27 @@ class Rfactor(Primitive):
     def _combining(self, loop: Loop) -> str:
         return prefix(loop.name) + (self.into or f"{index_of(loop.name)}_rf")
 
-    def _extent(self, update: Stmt, loop: Loop) -> tuple[Expr, Expr]:
-        """The least value of the loop (0 where it is not less), and how many there are from it."""
-        value = loop.values[update.name]
-        try:
-            with isl.quota():
-                origin = _origin(update, value)
-                top = None if origin is None else _top(update, sub(value, origin))
-        except isl.Exhausted:
-            origin = top = None
-        if origin is not None and top is not None:
-            return origin, add(top, const(1))
+    def _extent(self, nest: Nest, update: Stmt, loop: Loop) -> tuple[Expr, Expr]:
+        """The least value of the loop (0 where it is not less), and how many there are from it.
+
+        Over the statement's instances, or where that is not one formula, over its ranges alone.
+        """
+        for conditions in (update.domain, tuple(within(_stage(nest, update).ranges))):
+            found = _interval(update.dims, loop.values[update.name], conditions)
+            if found is not None:
+                return found
         if loop.extent is not None:
             return const(0), const(loop.extent)
         raise ScheduleError(
             f"{self.who}: how many iterations loop {loop.name}{at(update)} has is not one formula "
-            "over the sizes; split it and rfactor a part, or choose another loop"
+            f"over the sizes; split it by a factor and rfactor loop {index_of(loop.name)}i"
         )
 
     def apply(self, nest: Nest) -> Nest:
         loop = find_loop(nest, self.loop, self.who)
         update = self._update(nest, loop)
         init = self._init(nest, update)
-        origin, extent = self._extent(update, loop)
+        origin, extent = self._extent(nest, update, loop)
         chain = around_stmt(nest.tree, update.name)
         rf = f"{_stem(update)}.rf"
         while rf in nest.buffers:
@@ -189,22 +181,28 @@ def _stem(update: Stmt) -> str:
     return update.name.removesuffix(".update")
 
 
-def _tensor(nest: Nest, update: Stmt) -> str:
-    return next(stage.tensor for stage in nest.kernel.stages if stage.name == update.name)
+def _stage(nest: Nest, update: Stmt) -> Stage:
+    return next(stage for stage in nest.kernel.stages if stage.name == update.name)
 
 
-def _origin(update: Stmt, value: Expr) -> Expr | None:
-    if counterexample(update.dims, update.domain, [compare("le", const(0), value)]) is None:
-        return const(0)
-    top = largest(update.dims, sub(const(0), value), update.domain)
-    return None if top is None else sub(const(0), top)
-
-
-def _top(update: Stmt, value: Expr) -> Expr | None:
-    """The greatest value of an expression over a statement's instances, -1 where there are none."""
-    if domain(update.dims, update.domain).is_empty():
-        return const(-1)
-    return largest(update.dims, value, update.domain)
+def _interval(
+    dims: tuple[str, ...], value: Expr, conditions: tuple[Expr, ...]
+) -> tuple[Expr, Expr] | None:
+    """The least value (0 where it is not less) and how many there are from it, as formulas."""
+    origin: Expr = const(0)
+    try:
+        with isl.quota():
+            if domain(dims, conditions).is_empty():
+                return origin, const(0)
+            if counterexample(dims, conditions, [compare("le", origin, value)]) is not None:
+                least = largest(dims, sub(const(0), value), conditions)
+                if least is None:
+                    return None
+                origin = sub(const(0), least)
+            top = largest(dims, sub(value, origin), conditions)
+    except isl.Exhausted:
+        return None
+    return None if top is None else (origin, add(top, const(1)))
 
 
 def _factored(

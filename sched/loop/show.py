@@ -5,7 +5,7 @@ from __future__ import annotations
 import html as markup
 
 from ...algo.tensor_expr.affine import normalize
-from ...algo.tensor_expr.expr import Expr
+from ...algo.tensor_expr.expr import Expr, indices_of
 from ...algo.tensor_expr.printer import print_expr
 from ...algo.tensor_expr.reducers import REDUCERS
 from .fuse import UNKNOWN
@@ -43,15 +43,22 @@ def _tree(nest: Nest, tree: Tree, depth: int, lines: list[str]) -> None:
 
 
 def _loop(loop: Loop) -> str:
-    value = next(iter(loop.values.values()))
     head = "for" if loop.kind == "serial" else f"{loop.kind} for"
     count = f" in 0:{loop.extent}" if loop.extent is not None else ""
     tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
-    shown = min(print_expr(normalize(value)), print_expr(value), key=len)
+    first, *others = dict.fromkeys(loop.values.values())
+    # Statements that are shifted against each other say so; copies have dims of their own.
+    shifted = [value for value in others if indices_of(value) == indices_of(first)]
+    shown = list(dict.fromkeys(map(_value, [first, *shifted])))
+    is_plain = shown == [loop.name.rpartition(".")[2]]
+    values = "" if is_plain else f" = {' and '.join(shown)}"
+    return f"{head} {loop.name}{count}{values}{tail}:"
+
+
+def _value(value: Expr) -> str:
     if str(UNKNOWN) in print_expr(value):
-        shown = "fused"
-    is_plain = shown == loop.name.rpartition(".")[2]
-    return f"{head} {loop.name}{count}" + ("" if is_plain else f" = {shown}") + f"{tail}:"
+        return "fused"
+    return min(print_expr(normalize(value)), print_expr(value), key=len)
 
 
 def _buffer(buffer: Buffer) -> str:

@@ -13,7 +13,8 @@ from diptych.autotune.cli import diptych
 
 TEXT = "C[i,j] = sum(A[i,k] * B[k,j])"
 KNOWN = (
-    "bind, compute_at, compute_with, fuse, parallel, reorder, split, stage, tile, unroll, vectorize"
+    "bind, compute_at, compute_with, fuse, inline, parallel, reorder, reverse, rfactor, shift, "
+    "skew, split, stage, tile, unroll, vectorize"
 )
 LOOPS = "C.io, C.ii, C.j, C.k"
 FINGERPRINT = dt.op(TEXT).fingerprint

@@ -21,6 +21,11 @@ CHAIN = "t[i,j] = x[i,j] + 1\ny[i,j] = t[i,j] * 2"
 SHIFTED = "t[i] = x[i] * 2\ny[i] = t[i] + t[i+1]"
 SCAN = "c[0] = x[0]\nc[i] = c[i-1] + x[i] where i in 1:I"
 HIST = "hist(at: i32[N], x: f32[N]) -> h:\n    h: [7]\n    h[at[n]] += x[n]"
+HEAT = (
+    "u[t,x] = where((t > 0) & (x > 0) & (x < X - 1), u[t-1,x-1] + u[t-1,x+1], f[x]) "
+    "where t in 0:9, x in 0:X"
+)
+NORM = "m[i] = max(x[i,j])\ny[i,j] = x[i,j] - m[i]"
 TRIO = "t[i] = x[i] * 2\nu[i] = t[i] + 1\ny[i] = t[i] + u[i]"
 
 CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
@@ -334,20 +339,135 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         CHAIN, lambda s: s.parallel("t.i").compute_with("t", "y", "i"),
         "compute_with(t, y, i): loop t.i is parallel and loop y.i is serial",
     ),
+    "rfactor of a marked loop": (
+        MATMUL, lambda s: s.vectorize("k").rfactor("k"),
+        "rfactor(k): loop C.k (mm.py:9) is vector; rfactor before marking loops",
+    ),
+    "rfactor of no reduction": (
+        MATMUL, lambda s: s.rfactor("i"),
+        "rfactor(i): loop C.i (mm.py:9) is no loop of a reduction: what each of its iterations "
+        "computes is not accumulated with that of others",
+    ),
+    "rfactor of a staged accumulator": (
+        MATMUL, lambda s: s.stage("C", at="j").rfactor("k"),
+        "rfactor(k): C is held by C.stack (mm.py:9); rfactor before staging it",
+    ),
+    "rfactor of what is computed again": (
+        NORM, lambda s: s.compute_at("m", "y.j").rfactor("m.j"),
+        "rfactor(m.j): m.update (mm.py:9) is computed again in every iteration of y.i; rfactor "
+        "before compute_at",
+    ),
+    "rfactor of an unknown extent": (
+        "y[] = sum(x[2*k] * z[3*k])", lambda s: s.rfactor("k"),
+        "rfactor(k): how many iterations loop y.k (mm.py:9) has is not one formula over the "
+        "sizes; split it by a factor and rfactor loop ki",
+    ),
+    "rfactor into a loop that is there": (
+        MATMUL, lambda s: s.rfactor("k", into="j"),
+        "rfactor(k, into=j): there is already a loop C.j; choose another name with into=",
+    ),
+    "rfactor into no name": (
+        MATMUL, lambda s: s.rfactor("k", into="j k"),
+        "rfactor: argument into: expected identifier or None, got 'j k'",
+    ),
+    "reverse of a recurrence": (
+        SCAN, lambda s: s.reverse("c.1.i"),
+        "reverse(c.1.i): c.1[2] reads c[1] before c.1[1] writes it (mm.py:10)",
+    ),
+    "reverse of a marked loop": (
+        MATMUL, lambda s: s.vectorize("j").reverse("j"),
+        "reverse(j): loop C.j (mm.py:9) is vector; reverse before marking loops",
+    ),
+    "shift back": (
+        SHIFTED,
+        lambda s: s.shift("y", "y.i", 1).compute_with("t", "y", "i").shift("y", "y.i", -1),
+        "shift(y, y.i, -1): y[0] reads t[1] before it is written (mm.py:10)",
+    ),
+    "shift of nothing": (
+        SHIFTED, lambda s: s.shift("z", "y.i", 1),
+        "shift(z, y.i, 1): there is no stage z under loop y.i (there is y)",
+    ),
+    "shift of a marked loop": (
+        SHIFTED, lambda s: s.parallel("y.i").shift("y", "y.i", 1),
+        "shift(y, y.i, 1): loop y.i (mm.py:10) is parallel; shift before marking loops",
+    ),
+    "shift by no number": (
+        SHIFTED, lambda s: s.shift("y", "y.i", "one"),
+        "shift: argument n: expected integer, got 'one'",
+    ),
+    "skew by a loop inside": (
+        MATMUL, lambda s: s.skew("i", "j"),
+        "skew(i, j, 1): loop C.j is not around loop C.i; name the inner loop first",
+    ),
+    "skew of a marked loop": (
+        MATMUL, lambda s: s.vectorize("k").skew("k", "j", 2),
+        "skew(k, j, 2): loop C.k (mm.py:9) is vector; skew before marking loops",
+    ),
+    "reorder after a skew the wrong way": (
+        HEAT, lambda s: s.skew("x", "t", -1).reorder("x", "t"),
+        "reorder(x, t): u[1,1] reads u[0,2] before it is written (mm.py:9)",
+    ),
+    "inline of nothing": (
+        CHAIN, lambda s: s.inline("z"),
+        "inline(z): there is no stage z between inputs and results (there is t)",
+    ),
+    "inline of a result": (
+        CHAIN, lambda s: s.inline("y"),
+        "inline(y): y is returned, so it is stored",
+    ),
+    "inline of a reduction": (
+        NORM, lambda s: s.inline("m"),
+        "inline(m): m is a reduction (mm.py:9), which has no one expression; use compute_at "
+        "instead",
+    ),
+    "inline of parts": (
+        "t[0] = x[0]\nt[i] = x[i] where i in 1:I\ny[i] = t[i]", lambda s: s.inline("t"),
+        "inline(t): t is computed in parts (mm.py:9); which of them an element belongs to would "
+        "have to be asked at every read",
+    ),
+    "inline of a recurrence": (
+        "t[i] = x[i] + where(i > 0, t[i-1], 0) where i in 0:I\ny[i] = t[i]",
+        lambda s: s.inline("t"),
+        "inline(t): t is a recurrence (mm.py:9), whose elements need each other",
+    ),
+    "inline of what is written in another order": (
+        "q(x: f32[4]) -> y:\n    t[3-i] = x[i] where i in 0:4\n    y[i] = t[i] where i in 0:4",
+        lambda s: s.inline("t"),
+        "inline(t): t is written at places that are not bare indices (mm.py:10); which instance "
+        "gives an element is not one formula",
+    ),
+    "inline of an index": (
+        "q(at: i32[I], x: f32[J]) -> y:\n    t[i] = at[i] * 2\n    y[i] = x[t[i]]",
+        lambda s: s.inline("t"),
+        "inline(t): y (mm.py:11) uses t as an index, which is checked where it is read from "
+        "memory; leave it there",
+    ),
+    "inline after a copy": (
+        CHAIN, lambda s: s.stage("x", at="t.i").inline("t"),
+        "inline(t): x.stack holds a copy of x (mm.py:9); inline before staging",
+    ),
+    "inline of what others are computed for": (
+        "t[i] = x[i] * 2\nu[i] = t[i] + 1\ny[i] = u[i]",
+        lambda s: s.compute_at("t", "u.i").inline("u"),
+        "inline(u): t (mm.py:10) is computed at loop u.i, for u; inline before compute_at",
+    ),
     "no such primitive": (
-        MATMUL, lambda s: s.rfactor("k"),
-        "there is no primitive rfactor; this version has bind, compute_at, compute_with, fuse, "
-        "parallel, reorder, split, stage, tile, unroll, vectorize",
+        MATMUL, lambda s: s.tensorize("k"),
+        "there is no primitive tensorize; this version has bind, compute_at, compute_with, fuse, "
+        "inline, parallel, reorder, reverse, rfactor, shift, skew, split, stage, tile, unroll, "
+        "vectorize",
     ),
     "text of no such primitive": (
         MATMUL, lambda s: Schedule.parse(s.op, '.warp("k")'),
         "there is no primitive warp; this version has bind, compute_at, compute_with, fuse, "
-        "parallel, reorder, split, stage, tile, unroll, vectorize",
+        "inline, parallel, reorder, reverse, rfactor, shift, skew, split, stage, tile, unroll, "
+        "vectorize",
     ),
     "text of a method that is no primitive": (
         MATMUL, lambda s: Schedule.parse(s.op, '.save("/tmp/x")'),
         "there is no primitive save; this version has bind, compute_at, compute_with, fuse, "
-        "parallel, reorder, split, stage, tile, unroll, vectorize",
+        "inline, parallel, reorder, reverse, rfactor, shift, skew, split, stage, tile, unroll, "
+        "vectorize",
     ),
     "text that computes": (
         MATMUL, lambda s: Schedule.parse(s.op, '.split("i", 2 * size)'),
@@ -380,7 +500,7 @@ def test_refusal(name: str) -> None:
 
 def test_errors_are_what_the_builtin_says_too() -> None:
     made = schedule(MATMUL)
-    assert not hasattr(made, "rfactor")
+    assert not hasattr(made, "tensorize")
     with pytest.raises(ValueError):
         made.split("i", 0)
     with pytest.raises(Error):

@@ -173,7 +173,8 @@ def test_files_that_do_not_fit(path: Path) -> None:
     )
     assert refused(path, good.replace("unroll(", "unfold(")) == (
         "mm.sched:11: there is no primitive unfold; this version has bind, compute_at, "
-        "compute_with, fuse, parallel, reorder, split, stage, tile, unroll, vectorize"
+        "compute_with, fuse, inline, parallel, reorder, reverse, rfactor, shift, skew, split, "
+        "stage, tile, unroll, vectorize"
     )
     assert refused(path, good.replace('unroll("ii")', "unroll(ii)")) == (
         "mm.sched:11: unroll: arguments in the text of a schedule are names in quotes, integers "
