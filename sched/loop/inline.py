@@ -6,7 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.expr import Access, Expr, Index, accesses, substitute, transform
+from ...algo.tensor_expr.affine import normalize
+from ...algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Expr,
+    Index,
+    accesses,
+    children,
+    substitute,
+    transform,
+    walk,
+)
 from ...algo.tensor_expr.op import Stage
 from .names import suggest_from
 from .nest import Nest
@@ -15,6 +26,9 @@ from .storage import place
 from .tree import remove
 from .validate import validate
 from .witness import at
+
+INLINE_BUDGET = 4096
+"""Reads and operations that one element may take, for chains of inlined stages grow fast."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,16 @@ class Inline(Primitive):
             )
         self._check_readers(nest)
         self._check_buffers(nest, stage)
-        validate(place(self.apply(nest)), self.who)
+        after = self.apply(nest)
+        for other in after.kernel.stages:
+            work = _work(other.value)
+            if work > INLINE_BUDGET and other not in nest.kernel.stages:
+                raise ScheduleError(
+                    f"{self.who}: {other.name}{at(nest.stmts[other.name])} would take {work} reads "
+                    f"and operations an element, over the budget of {INLINE_BUDGET}; keep "
+                    f"{self.stage}, or use compute_at"
+                )
+        validate(place(after), self.who)
 
     def _check_readers(self, nest: Nest) -> None:
         for other in nest.kernel.stages:
@@ -112,19 +135,30 @@ class Inline(Primitive):
                 return substitute(stage.value, dict(zip(stage.lhs, item.indices, strict=True)))
             return item
 
+        def inlined(expr: Expr) -> Expr:
+            # Normal forms, so that what is computed at one place twice is one expression.
+            return normalize(transform(expr, value))
+
         tree = remove(nest.tree, {stage.name})
         assert tree is not None  # an output is computed
         tensors = {name: t for name, t in nest.kernel.tensors.items() if name != self.stage}
         stages = tuple(
-            replace(s, value=transform(s.value, value))
-            for s in nest.kernel.stages
-            if s is not stage
+            replace(s, value=inlined(s.value)) for s in nest.kernel.stages if s is not stage
         )
         stmts = {
-            name: replace(s, value=transform(s.value, value))
+            name: replace(s, value=inlined(s.value))
             for name, s in nest.stmts.items()
             if name != stage.name
         }
         kernel = replace(nest.kernel, tensors=tensors, stages=stages)
         buffers = {name: b for name, b in nest.buffers.items() if name != self.stage}
         return replace(nest, kernel=kernel, stmts=stmts, tree=tree, buffers=buffers)
+
+
+def _work(expr: Expr) -> int:
+    """Reads and operations of an expression, each counted where it stands; positions are not."""
+    work: dict[Expr, int] = {}
+    for item in walk(expr):
+        inside = () if isinstance(item, Access) else children(item)
+        work[item] = isinstance(item, (Access, Call)) + sum(work[child] for child in inside)
+    return work[expr]

@@ -20,12 +20,11 @@ from ...algo.tensor_expr.op import Kernel, Stage, Tensor
 from .arguments import NewName
 from .carried import check_dependence
 from .dependences import dependences
-from .flow import check_flow
 from .initial import statement
 from .names import find_loop, fresh, index_of, prefix, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
-from .relations import from_data, primed, text
+from .relations import primed, text
 from .storage import in_coordinates, place, repeats
 from .tree import around_stmt, seq
 from .validate import check_storage
@@ -85,8 +84,6 @@ class Rfactor(Primitive):
         for dep in dependences(after.kernel.stages):
             if {dep.src, dep.dst} & {update.name, *(after.stmts.keys() - nest.stmts.keys())}:
                 check_dependence(after, dep, self.who)
-        if not any(map(from_data, update.lhs)):
-            check_flow(after, [name, *(after.buffers.keys() - nest.buffers.keys())], self.who)
         check_storage(after, self.who)
 
     def _update(self, nest: Nest, loop: Loop) -> Stmt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -450,6 +451,12 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "t[i] = x[i] * 2\nu[i] = t[i] + 1\ny[i] = u[i]",
         lambda s: s.compute_at("t", "u.i").inline("u"),
         "inline(u): t (mm.py:10) is computed at loop u.i, for u; inline before compute_at",
+    ),
+    "inline of a long chain": (  # R18
+        "\n".join(f"F{n + 1}[i] = F{n}[i] + F{n}[i+1]" for n in range(20)),
+        lambda s: reduce(Schedule.inline, (f"F{n}" for n in range(1, 20)), s),
+        "inline(F11): F12 (mm.py:20) would take 8191 reads and operations an element, over the "
+        "budget of 4096; keep F11, or use compute_at",
     ),
     "no such primitive": (
         MATMUL, lambda s: s.tensorize("k"),

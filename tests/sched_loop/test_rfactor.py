@@ -9,6 +9,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.codegen.gpu import emulate_op
 from diptych.sched.loop.schedule import Schedule
 
 MATMUL = "matmul(A: f32[M, K], B: f32[K, N]) -> C:\n    C[i,j] = sum(A[i,k] * B[k,j])"
@@ -97,6 +98,15 @@ def test_private_histograms() -> None:
     made = op.schedule().split("n", 8).rfactor("no").parallel("no")
     at = np.random.default_rng(1).integers(0, 10, 37).astype("int32")
     same(op, made, at, integers(37))
+
+
+@pytest.mark.parametrize("mark", ['parallel("io")', 'bind("io", "block.x")'])
+def test_a_sum_over_blocks_in_two_steps(mark: str) -> None:  # R25
+    op = dt.op("S[] = sum(X[i] * X[i])")
+    made = Schedule.parse(op, f'split("i", 200).rfactor("io").{mark}')
+    x = np.arange(400.0)
+    got = emulate_op(op, [x], made) if "bind" in mark else op.with_schedule(made, strict=True)(x)
+    assert got == 21253400.0
 
 
 def test_lanes_of_partial_sums() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import reduce
 from typing import Any
 
 import diptych as dt
@@ -74,6 +75,13 @@ def test_inlined_stages() -> None:
     made = op.schedule().inline("t").inline("u")
     assert str(made).count("for ") == 1
     same(op, made.vectorize("i", 8), integers(13))
+
+
+def test_a_chain_of_inlined_stages_is_compiled() -> None:  # R18
+    op = dt.op("\n".join(f"F{n + 1}[i] = F{n}[i] + F{n}[i+1]" for n in range(8)))
+    made = reduce(Schedule.inline, (f"F{n}" for n in range(1, 8)), op.schedule())
+    x = np.ones(64)
+    np.testing.assert_array_equal(op.with_schedule(made, strict=True)(x), np.full(56, 256.0))
 
 
 def test_an_inlined_stage_rounds_as_it_did() -> None:
