@@ -103,6 +103,17 @@ class Inline(Primitive):
                     f"{self.who}: {other.name}{at(nest.stmts[other.name])} uses {self.stage} as an "
                     "index, which is checked where it is read from memory; leave it there"
                 )
+            if nest.kernel.tensors[self.stage].dtype.is_float and self._is_compared(other.value):
+                raise ScheduleError(
+                    f"{self.who}: {other.name}{at(nest.stmts[other.name])} asks whether "
+                    f"{self.stage} equals a value, so all who read it must see the same bits; it "
+                    "stays stored"
+                )
+
+    def _is_compared(self, expr: Expr) -> bool:
+        """Is an element of the stage compared for equality, as argmax does?"""
+        asked = [e for e in walk(expr) if isinstance(e, Call) and e.op in ("eq", "ne")]
+        return any(a.tensor == self.stage for e in asked for a in accesses(e))
 
     def _check_buffers(self, nest: Nest, stage: Stage) -> None:
         staged = [

@@ -443,6 +443,11 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "inline(t): y (mm.py:11) uses t as an index, which is checked where it is read from "
         "memory; leave it there",
     ),
+    "inline of what is compared": (
+        "t[i,k] = x[i,k] * w[k] + 1.0\ny[i] = argmax(t[i,k])", lambda s: s.inline("t"),
+        "inline(t): y.update (mm.py:10) asks whether t equals a value, so all who read it must "
+        "see the same bits; it stays stored",
+    ),
     "inline after a copy": (
         CHAIN, lambda s: s.stage("x", at="t.i").inline("t"),
         "inline(t): x.stack holds a copy of x (mm.py:9); inline before staging",

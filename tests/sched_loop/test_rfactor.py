@@ -67,6 +67,7 @@ REDUCTIONS = {
     "all": ("y[i] = all(x[i,k] > -4)", "float32"),
     "prefix": ("y[i] = sum(x[i,k], where=k <= i) where i in 0:I", "float32"),
     "band": ("y[i] = sum(x[i,k], where=(k >= i) & (k < i + 3)) where i in 0:I", "int32"),
+    "edges": ("y[i] = sum(x[i,k] * x.edge[i,k-1])", "float32"),
     "full": ("y[] = sum(x[i,k])", "float32"),
     "windows": ("y[b,i] = sum(x[b,2*i+k] * w[k])", "float32"),
     "recurrence": ("y[i] = sum(where(i > 0, x[i,k] * y[i-1], x[i,k])) where i in 0:I", "int32"),
@@ -113,6 +114,13 @@ def test_lanes_of_partial_sums() -> None:
     op = dt.op("y[i] = sum(x[i,k] * x[i,k])")
     made = op.schedule().split("k", 8).rfactor("ki").reorder("ko", "ki").vectorize("ki")
     same(op, made, integers(3, 29))
+
+
+def test_argmax() -> None:
+    op = dt.op("y[i] = argmax(x[i,k])")
+    for loop in ("y.k", "y_max.k"):
+        made = op.schedule().split(loop, 4).rfactor(f"{loop}o").parallel(f"{loop}o")
+        same(op, made, integers(5, 13))
 
 
 def test_twice() -> None:
