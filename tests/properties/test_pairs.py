@@ -148,8 +148,7 @@ class Grammar:
         m, n = self.size(), self.size()
         one, other = self.rng.choices(["edge", "zero", "fill(3)", "reflect", "wrap"], k=2)
         text = (
-            f"total(x: [{m}, {n}]) -> y:\n"
-            f"  y[i,j] = x.{one}[i-1,j+2] - x.{other}[i+1,j] * x[i,j]"
+            f"total(x: [{m}, {n}]) -> y:\n  y[i,j] = x.{one}[i-1,j+2] - x.{other}[i+1,j] * x[i,j]"
         )
         return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"boundary", "guard"})
 
