@@ -61,9 +61,15 @@ def _on(self: Schedule, device: str) -> Callable[..., Any]:
     return call
 
 
-def _source(self: Any, kind: str = "llvm", **sizes: int) -> str:
-    """Generated code: kind is llvm, asm, ir (loop IR) or ptx; at the last call's sizes, or at
-    those given by name (types that are not annotated are taken as f32)."""
+SOURCES = {"llvm": "llvm", "asm": "asm", "ir": "loop_ir", "ptx": ""}
+
+
+def _source(self: Any, kind: str = "llvm", *, target: str = "sm_80", **sizes: int) -> str:
+    """Generated code: kind is llvm, asm, ir (loop IR) or ptx (for `target`); at the last call's
+    sizes, or at those given by name (types that are not annotated are taken as f32). Raises
+    `ScheduleError` for other kinds and `ShapeError` where sizes are missing or unknown."""
+    if kind not in SOURCES:
+        raise ScheduleError(f"source({kind!r}): expected {', '.join(SOURCES)}")
     operator, schedule = (
         (self, calls.attached.get(self)) if isinstance(self, Op) else (self.op, self)
     )
@@ -81,16 +87,17 @@ def _source(self: Any, kind: str = "llvm", **sizes: int) -> str:
     if kind == "ptx":
         from .codegen.gpu import ptx_of
 
-        return ptx_of(operator, types, schedule or Schedule(operator))
+        return ptx_of(operator, types, schedule or Schedule(operator), target)
     compiled = compiled or compile_op(operator, types, schedule)
-    found = {"llvm": "llvm", "asm": "asm", "ir": "loop_ir"}.get(kind)
-    if found is None:
-        raise ScheduleError(f"source({kind!r}): expected llvm, asm, ir or ptx")
-    return str(getattr(compiled, found))
+    return str(getattr(compiled, SOURCES[kind]))
 
 
 def _types_at(operator: Op, sizes: dict[str, int]) -> list[tuple[DType, tuple[int, ...]]]:
     checked = check(operator)
+    unknown = [s for s in sizes if s not in checked.sizes]
+    if unknown:
+        known = ", ".join(checked.sizes) or "none"
+        raise ShapeError(f"{operator.name} has no size {unknown[0]}; its sizes are {known}")
     missing = [s for s in checked.sizes if s not in sizes]
     if missing:
         raise ShapeError(f"{operator.name}: give all sizes, {', '.join(missing)} missing")

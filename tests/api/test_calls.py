@@ -139,7 +139,10 @@ def test_source_needs_sizes_or_a_call() -> None:
     assert "ret" in op.source("asm")
     with pytest.raises(dt.ScheduleError) as kind:
         op.source("pdf", I=8, J=8, K=8)
-    assert str(kind.value) == "source('pdf'): expected llvm, asm, ir or ptx"
+    assert str(kind.value) == "source('pdf'): expected llvm, asm, ir, ptx"
+    with pytest.raises(dt.ShapeError) as size:
+        op.source("ir", Q=8)
+    assert str(size.value) == "C has no size Q; its sizes are I, K, J"
 
 
 def test_a_first_call_compiles_quickly_and_later_ones_are_cheap(
