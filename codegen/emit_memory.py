@@ -163,7 +163,7 @@ def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> 
     first = _first(f, storage, offset)
     align = _align(storage, _lowest(f, offset))
     mask = _mask(f, offset)
-    if mask is None or storage.own:
+    if mask is None or _padded(storage, offset):
         raw = f.ib.load(first, typ=vec, align=align)
     else:
         raw = f.ib.call(_masked_load(f, vec, first.type), [first, I32(align), mask, vec(None)])
@@ -190,7 +190,7 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     align = _align(storage, _lowest(f, offset))
     mask = _mask(f, offset)
     raw = _reversed(f, raw, offset)
-    if mask is not None and storage.own:
+    if mask is not None and _padded(storage, offset):
         old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
         raw, mask = f.ib.select(mask, raw, old), None
     if mask is None:
@@ -199,6 +199,11 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     name = f"llvm.masked.store.{suffix(raw.type)}.{first.type.intrinsic_name}"
     fn = f.unit.intrinsic(name, ir.VoidType(), [raw.type, first.type, I32, mask.type])
     _tag(f, storage, f.ib.call(fn, [raw, first, I32(align), mask]))
+
+
+def _padded(storage: Storage, offset: Value) -> bool:
+    """May lanes beyond the end be touched? Own storage is padded there, but not at its start."""
+    return storage.own and offset.step > 0
 
 
 def _lowest(f: Frame, offset: Value) -> Value:
