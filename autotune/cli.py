@@ -36,11 +36,22 @@ from .tasks import load, split_target
 def autotune(argv: list[str] | None = None) -> int:
     """The `autotune` command."""
     args = _parser().parse_args(argv)
+    before = _written(args.output)
     try:
         return _reporting("autotune", lambda: _tune(args))
     except KeyboardInterrupt:
-        print(f"autotune: interrupted; the best so far is in {args.output}", file=sys.stderr)
+        measured = _written(args.output) != before
+        said = f"the best so far is in {args.output}" if measured else "nothing was measured yet"
+        print(f"autotune: interrupted; {said}", file=sys.stderr)
         return 130
+
+
+def _written(path: str) -> int | None:
+    """When a file was written, None where there is none."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _reporting(command: str, act: Callable[[], int]) -> int:

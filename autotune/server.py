@@ -117,16 +117,20 @@ def main() -> None:
             request = receive(requests)
         except EOFError:
             return
+        answer: Any = None
         try:
             if request[0] == "prepare":
                 task = request[1]
                 task.prepare()
                 gc.freeze()
-                send(answers, None)
             else:
-                send(answers, forked(task, *request[1:]))
+                answer = forked(task, *request[1:])
         except BaseException as error:
-            send(answers, error if _pickles(error) else RuntimeError(f"{error}"))
+            answer = error if _pickles(error) else RuntimeError(f"{error}")
+        try:
+            send(answers, answer)
+        except BrokenPipeError:  # the tuner was interrupted
+            return
 
 
 def _pickles(error: BaseException) -> bool:

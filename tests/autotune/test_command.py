@@ -241,3 +241,15 @@ def test_show_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     file.write_text(file.read_text().replace('split("i", 8)', 'parallel("k")'))
     assert diptych(["verify", str(file)]) == 2
     assert "C[0,0] is updated by k=0 and by k=1" in capsys.readouterr().err
+
+
+def test_an_interrupt_before_anything_was_measured_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: object, **settings: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diptych.autotune.tune.tune_op", interrupted)
+    types = ["-i", "A=f32[8,8]", "-i", "B=f32[8,8]"]
+    assert autotune([TEXT, *types, "-o", str(tmp_path / "x.sched")]) == 130
+    assert capsys.readouterr().err == "autotune: interrupted; nothing was measured yet\n"
