@@ -80,8 +80,7 @@ from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.terms import indices, size
 from .algo.tensor_expr.trace import tensor
 from .api import bind as _bind
-from .calls import op, schedules
-from .codegen.pool import threads
+from .calls import op, schedules, threads
 from .gradients import grad, jvp, value_and_grad, vjp
 from .programs import interpret, program
 from .sched.graph.schedule import GraphSchedule

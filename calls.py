@@ -19,6 +19,7 @@ from .algo.tensor_expr.check import check
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
 from .algo.tensor_expr.trace import trace
+from .codegen import pool
 from .codegen.kernels import Compiled, compile_op
 from .sched.loop.schedule import Schedule
 
@@ -47,6 +48,18 @@ class Attached:
 
 
 attached = Attached()
+
+
+def threads(n: int | None = None) -> int:
+    """Sets the number of threads of parallel loops, if given, and returns it.
+
+    Default schedules are chosen for it, so plain calls choose theirs again. Raises `ValueError`
+    for what is no number of at least 1.
+    """
+    found = pool.threads(n)
+    if n is not None:
+        attached.changes += 1
+    return found
 
 
 def op(definition: Any = None, *, name: str | None = None, returns: Any = None) -> Any:

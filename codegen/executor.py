@@ -88,7 +88,10 @@ class Executor:
                 types = [(t.dtype, t.shape) for t in spec.types]
                 made[key] = compile(spec.op, types, spec.schedule)
             self.kernels[name] = made[key]
-        self.pools = {device: Pool(threads()) for device in plan.arenas if device != "cpu"}
+        # Groups of threads share out the processors, as replicas and devices run side by side.
+        groups = max(plan.replicas, sum(device != "cpu" for device in plan.arenas), 1)
+        each = max(1, threads() // groups)
+        self.pools = {device: Pool(each) for device in plan.arenas if device != "cpu"}
         self.replicas = Replicas(plan.replicas)
         self._lock = threading.Lock()
         self._shards = [_Shard(self, replica, compile) for replica in range(plan.replicas)]

@@ -273,3 +273,17 @@ def test_arguments_refused(message: str) -> None:
     with pytest.raises(kind) as refused:
         act()
     assert str(refused.value) == message
+
+
+def test_another_number_of_threads_chooses_default_schedules_again() -> None:
+    op, before = dt.op("y[i,j] = exp(x[i,j])"), dt.threads()
+    x = np.zeros((512, 512), np.float32)
+    try:
+        dt.threads(1)
+        op(x)
+        assert "parallel" not in op.source("ir")
+        dt.threads(2)
+        op(x)
+        assert "parallel" in op.source("ir")
+    finally:
+        dt.threads(before)
