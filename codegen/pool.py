@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -74,7 +74,7 @@ class Pool:
             for index in range(len(self._workers), self.threads - 1):
                 worker = threading.Thread(
                     target=_live,
-                    args=(code, self._memory, index, self._home(index)),
+                    args=(code, self._memory, index),
                     name=f"diptych-{index}",
                     daemon=True,
                 )
@@ -85,17 +85,6 @@ class Pool:
             self._field("spins", np.int64)[0] = SPINS if running <= available() else SPINS // 20
             self._field("limit", np.int32)[0] = self.threads - 1
             self._ready = self.threads - 1
-
-    def _home(self, index: int) -> int | None:
-        """The processor of a worker where every one has a thread, None where they may float.
-
-        The system wakes a worker beside its waker when another library's idle threads spin on the
-        other processors, and the two then share one for milliseconds.
-        """
-        if not hasattr(os, "sched_setaffinity"):
-            return None
-        processors = sorted(os.sched_getaffinity(0))
-        return processors[index + 1] if self.threads == len(processors) else None
 
     def _field(self, name: str, dtype: Any) -> Any:
         at = OFFSETS[name]
@@ -111,10 +100,7 @@ class Pool:
             self._reset()
 
 
-def _live(code: _Code, memory: Any, index: int, home: int | None) -> None:
-    if home is not None:
-        with suppress(OSError):  # a sandbox may forbid it; then the worker floats
-            os.sched_setaffinity(0, {home})  # of this thread
+def _live(code: _Code, memory: Any, index: int) -> None:
     code.worker(memory.ctypes.data, index)
 
 
