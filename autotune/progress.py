@@ -31,13 +31,6 @@ class Progress:
             self._said = gain
         self.stream.flush()
 
-    def note(self, text: str) -> None:
-        """A line above the bar."""
-        if self.live:
-            self.stream.write("\r" + " " * len(self._said) + "\r")
-        self.stream.write(text + "\n")
-        self.stream.flush()
-
     def close(self) -> None:
         """Ends the bar's line."""
         if self.live and self._said:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.check import check
@@ -13,6 +13,7 @@ from ..algo.tensor_expr.sizes import bind_sizes
 from ..codegen.host import host_name, machine
 from ..codegen.pool import threads as thread_count
 from ..sched.graph.schedule import GraphSchedule
+from ..sched.loop.machine import Machine
 from ..sched.loop.schedule import Schedule
 from .measure import Measurer
 from .program_space import ProgramSpace
@@ -51,22 +52,11 @@ def tune_op(
 
     described = " ".join(f"{d}{list(s)}" for d, s in types.values())
     label = key(op.fingerprint, described, f"{host_name()} threads={threads}")
-    try:
-        with Measurer(OpTask(op, dict(types), threads)) as measurer:
-            search = Search(
-                space,
-                measurer,
-                seconds,
-                seed,
-                trials,
-                Records(records),
-                label,
-                save,
-                progress.start,
-            )  # fmt: skip
-            return search.run(progress)
-    finally:
-        progress.close()
+    task = OpTask(op, dict(types), threads)
+    search = Search(
+        space, Measurer(task), seconds, seed, trials, Records(records), label, save, progress.start
+    )
+    return _run(search, progress)
 
 
 def tune_program(
@@ -95,32 +85,25 @@ def tune_program(
     task = ProgramTask(*target, *inputs, threads)
 
     def save(found: Found) -> None:
-        schedule = GraphSchedule(task_program).replay(found.text)
+        schedule = GraphSchedule(space.program).replay(found.text)
         schedule.save(output, _figures(found, threads))
 
-    task_program = space.program
     label = key(space.fingerprint, "", f"{host_name()} threads={threads} loops={loops}")
+    search = Search(
+        space, Measurer(task), seconds, seed, trials, Records(records), label, save, progress.start
+    )
+    return _run(search, progress)
+
+
+def _run(search: Search, progress: Progress) -> Found:
     try:
-        with Measurer(task) as measurer:
-            search = Search(
-                space,
-                measurer,
-                seconds,
-                seed,
-                trials,
-                Records(records),
-                label,
-                save,
-                progress.start,
-            )  # fmt: skip
+        with search.measurer:
             return search.run(progress)
     finally:
         progress.close()
 
 
-def _with_threads(threads: int) -> Any:
-    from dataclasses import replace
-
+def _with_threads(threads: int) -> Machine:
     return replace(machine(), threads=threads)
 
 

@@ -27,25 +27,10 @@ from threadpoolctl import threadpool_limits
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
+
+from timing import interleaved
+
 rng = np.random.default_rng(0)
-
-
-def interleaved(rounds: int, *runs: Callable[[], Any]) -> list[float]:
-    """Median seconds of each, run in turn, after one round that does not count.
-
-    Before a run is timed its own kind runs for 150 ms: so long do the idle threads of the library
-    before it spin on the processors.
-    """
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(rounds + 1):
-        for kept, run in zip(times, runs, strict=True):
-            settle = time.perf_counter() + 0.15
-            while time.perf_counter() < settle:
-                run()
-            start = time.perf_counter()
-            run()
-            kept.append(time.perf_counter() - start)
-    return [statistics.median(kept[1:]) for kept in times]
 
 
 def floats(*shape: int) -> Any:
@@ -150,8 +135,8 @@ DEFAULTS: dict[str, tuple[str, Callable[[], tuple[Any, ...]], Callable[..., Any]
     ),
     "embedding 4096 of 10000x64": (
         "y[n,d] = w[at[n],d]",
-        lambda: (rng.integers(0, 10_000, 4096), floats(10_000, 64)),
-        lambda at, w: w[at],
+        lambda: (floats(10_000, 64), rng.integers(0, 10_000, 4096)),
+        lambda w, at: w[at],
     ),
 }
 
@@ -166,15 +151,11 @@ def defaults() -> None:
     dt.threads(2)
     for name, (text, make, peer) in DEFAULTS.items():
         op = dt.op(text, returns=None if text.count("\n") == 0 or "->" in text else "y")
-        given = dict(zip((p.name for p in op.params), (), strict=False))
-        arrays = make()
-        order = [p.name for p in op.params]
-        given = dict(zip(order, arrays, strict=True)) if name[0] != "e" else {}
-        ours_args = tuple(given[n] for n in order) if given else (arrays[1], arrays[0])
-        result, want = op(*ours_args), peer(*arrays)
+        arrays = make()  # in the order of the operator's inputs
+        result, want = op(*arrays), peer(*arrays)
         assert np.allclose(result, want, rtol=1e-3, atol=1e-3), name
         ours, theirs = interleaved(
-            15, lambda op=op, a=ours_args: op(*a), lambda peer=peer, a=arrays: peer(*a)
+            15, lambda op=op, a=arrays: op(*a), lambda peer=peer, a=arrays: peer(*a)
         )
         print(
             f"{name:28s} default {ours * 1e3:8.3f} ms, numpy {theirs * 1e3:8.3f} ms; "

@@ -6,11 +6,9 @@ Runs in under three minutes on two cores. `make demo` installs what it needs and
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +25,11 @@ sys.path.insert(0, str(HERE))
 import digits
 from blur import blur
 from matmul import matmul
+from timing import interleaved
 
 
 def heading(text: str) -> None:
     print(f"\n== {text}")
-
-
-def interleaved(rounds: int, *runs: Callable[[], Any]) -> list[float]:
-    """Median seconds of each, run in turn so that a noisy machine is noisy for all.
-
-    Before a run is timed its own kind runs for 150 ms: so long do the idle threads of the library
-    before it spin on the processors.
-    """
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(rounds + 1):
-        for kept, run in zip(times, runs, strict=True):
-            settle = time.perf_counter() + 0.15
-            while time.perf_counter() < settle:
-                run()
-            start = time.perf_counter()
-            run()
-            kept.append(time.perf_counter() - start)
-    return [statistics.median(kept[1:]) for kept in times]
 
 
 def photograph() -> Any:
