@@ -152,6 +152,9 @@ class Stage:
     A reduction of tensor C is the stages C.init, C.update and, where the result is cast or used
     in an epilogue, C.final; then init and update work on the temporary `C.acc`. `where` holds
     affine conditions only; others are inside `value`.
+
+    `joined` says how many of its outermost loops the stage has in common with the stage before it,
+    by position: 0 for a nest of its own, 2 for C.update under the loops i and j of C.init.
     """
 
     name: str
@@ -162,6 +165,7 @@ class Stage:
     value: Expr
     reducer: str | None
     loc: Loc | None
+    joined: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ becomes a temporary of its own (`y_sum`); equal ones are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..dtypes import DType, bool_, i64
@@ -354,7 +354,16 @@ class _Maker:
         value: Expr,
         reducer: str | None = None,
     ) -> None:
-        self.stages.append(Stage(name, tensor, ranges, where, lhs, value, reducer, self.loc))
+        joined = 0
+        before = self.stages[-1] if self.stages else None
+        stem, _, part = name.rpartition(".")
+        if part in ("update", "final") and before is not None and before.name.startswith(stem):
+            joined = _common(before.ranges, ranges)
+            if before.joined:
+                joined = min(joined, before.joined)
+        self.stages.append(
+            Stage(name, tensor, ranges, where, lhs, value, reducer, self.loc, joined)
+        )
 
 
 def _guarded_children(expr: Expr, guards: tuple[Expr, ...]) -> list[tuple[Expr, tuple[Expr, ...]]]:
@@ -372,6 +381,16 @@ def _guarded_children(expr: Expr, guards: tuple[Expr, ...]) -> list[tuple[Expr, 
 def _replaced(expr: Expr, reduction: Reduce, by: Expr) -> Expr:
     """`expr` with a reduction replaced that is inside no other."""
     return substitute(expr, {reduction: by})
+
+
+def _common(one: Sequence[Range], other: Sequence[Range]) -> int:
+    """How many outermost ranges are the same."""
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a is not b:
+            break
+        count += 1
+    return count
 
 
 def _reads_itself(eq: Equation) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...algo.tensor_expr.build import compare, conjuncts
-from ...algo.tensor_expr.expr import Expr, Index, Range
+from ...algo.tensor_expr.expr import Expr, Index
 from ...algo.tensor_expr.op import Kernel, Stage
 from .nest import Buffer, Leaf, Loop, Nest, Stmt, Tree
 from .storage import place
@@ -19,14 +19,8 @@ from .tree import seq
 def initial(kernel: Kernel) -> Nest:
     """The nest that runs the stages one after the other; every schedule starts from it."""
     stmts = {stage.name: statement(stage) for stage in kernel.stages}
-    groups: list[list[Stage]] = []
-    for stage in kernel.stages:
-        if groups and _group(groups[-1][0]) == _group(stage) != stage.name:
-            groups[-1].append(stage)
-        else:
-            groups.append([stage])
     taken: set[str] = set()
-    parts = [_loops(_group(group[0]), group, taken) for group in groups]
+    parts = [_loops(run, 0, taken) for run in _runs(kernel.stages, 0)]
     buffers = {
         t.name: Buffer(
             t.name, t.name, t.dtype, len(t.shape), "heap" if t.role == "temp" else "param"
@@ -36,10 +30,40 @@ def initial(kernel: Kernel) -> Nest:
     return place(Nest(kernel, stmts, seq(parts), buffers))
 
 
-def _group(stage: Stage) -> str:
-    """`C` of `C.init`, `C.update` and `C.final`; any other stage is a group of its own."""
-    stem, _, last = stage.name.rpartition(".")
-    return stem if stem and last in ("init", "update", "final") else stage.name
+def _runs(stages: Sequence[Stage], depth: int) -> list[list[Stage]]:
+    """The stages cut where one shares no more than `depth` loops with the one before."""
+    runs: list[list[Stage]] = []
+    for stage in stages:
+        if runs and stage.joined > depth:
+            runs[-1].append(stage)
+        else:
+            runs.append([stage])
+    return runs
+
+
+def _loops(stages: Sequence[Stage], depth: int, taken: set[str]) -> Tree:
+    """The loops, but the outermost `depth`, of stages that share at least one more."""
+    first, shared = stages[0], min([stage.joined for stage in stages[1:]], default=None)
+    if shared is None:
+        end, inside = len(first.ranges), [Leaf(first.name)]
+    else:
+        end, inside = shared, [_loops(run, shared, taken) for run in _runs(stages, shared)]
+    owner = _owner(first, shared is not None)
+    tree = seq(inside)
+    names = [_unique(owner, r.index, taken) for r in first.ranges[depth:end]]
+    for level in reversed(range(depth, end)):
+        values: dict[str, Expr] = {s.name: Index(s.ranges[level].index) for s in stages}
+        tree = Loop(names[level - depth], values, tree)
+    return tree
+
+
+def _owner(stage: Stage, several: bool) -> str:
+    """Whose loops they are: those of several stages, and an update's own, are the reduction's.
+
+    So `C.i` is around C.init and C.update, and `C.k` around the update, but `H.init.d` alone.
+    """
+    stem, _, part = stage.name.rpartition(".")
+    return stem if part == "update" or (several and part in ("init", "final")) else stage.name
 
 
 def statement(stage: Stage) -> Stmt:
@@ -54,33 +78,6 @@ def statement(stage: Stage) -> Stmt:
         stage.name, dims, tuple(domain), stage.tensor, stage.lhs, stage.value, stage.reducer,
         instance, stage.loc,
     )  # fmt: skip
-
-
-def _loops(group: str, stages: list[Stage], taken: set[str]) -> Tree:
-    shared = _shared([stage.ranges for stage in stages])
-    parts: list[Tree] = []
-    for stage in stages:
-        body: Tree = Leaf(stage.name)
-        # Only the update's own loops belong to the reduction as such: C.k, but H.init.d.
-        owner = group if stage.reducer is not None or len(stages) == 1 else stage.name
-        for r in reversed(stage.ranges[shared:]):
-            body = Loop(_unique(owner, r.index, taken), {stage.name: Index(r.index)}, body)
-        parts.append(body)
-    tree = seq(parts)
-    for r in reversed(stages[0].ranges[:shared]):
-        values: dict[str, Expr] = {stage.name: Index(r.index) for stage in stages}
-        tree = Loop(_unique(group, r.index, taken), values, tree)
-    return tree
-
-
-def _shared(ranges: Sequence[Sequence[Range]]) -> int:
-    """How many outermost ranges are the same in all stages."""
-    count = 0
-    for level in zip(*ranges, strict=False):
-        if any(r is not level[0] for r in level):
-            break
-        count += 1
-    return count
 
 
 def _unique(owner: str, index: str, taken: set[str]) -> str:
