@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SEED ?= 0
 
-.PHONY: demo test test-full fuzz bench lint install clean
+.PHONY: demo test test-full fuzz bench lint docs install clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python -P examples/demo.py
@@ -49,3 +49,6 @@ $(VENV)/test.stamp: $(VENV)/base.stamp
 
 clean:
 	rm -rf $(VENV) build *.egg-info
+
+docs: $(VENV)/test.stamp
+	$(BIN)/python -P docs/errors.py
