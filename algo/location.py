@@ -15,6 +15,7 @@ from .errors import Error
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _NUMPY = str(Path(numpy.__file__).parent)
+_WIDEST = 120  # columns of a source line that a message shows
 _OUTSIDE = ("tests", "examples", ".venv", "benchmarks")
 
 
@@ -34,8 +35,13 @@ class Loc:
         """The source line with a caret under the column, or nothing if the line is unknown."""
         if self.text is None or not self.text.strip():
             return ""
-        line = self.text.rstrip("\n")
-        return f"    {line}" + ("" if self.column is None else f"\n    {' ' * self.column}^")
+        line, column = self.text.rstrip("\n"), self.column
+        if len(line) > _WIDEST:
+            start = max(0, min((column or 0) - _WIDEST // 2, len(line) - _WIDEST))
+            before, after = "..." * (start > 0), "..." * (start + _WIDEST < len(line))
+            line = before + line[start : start + _WIDEST] + after
+            column = None if column is None else column - start + len(before)
+        return f"    {line}" + ("" if column is None else f"\n    {' ' * column}^")
 
 
 def caller() -> Loc:
