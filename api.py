@@ -16,6 +16,7 @@ from .algo.graph.program import Program
 from .algo.tensor_expr.check import check
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.sizes import evaluate
+from .arguments import arguments
 from .autodiff.reverse import adjoint
 from .codegen.kernels import compile_op
 from .sched.graph.schedule import GraphSchedule
@@ -56,7 +57,7 @@ def _on(self: Schedule, device: str) -> Callable[..., Any]:
     parse_device(device)
 
     def call(*arrays: Any) -> Any:
-        return run_on(self.op, calls.arguments(self.op, arrays), self, device)
+        return run_on(self.op, arguments(self.op, arrays), self, device)
 
     return call
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .algo.dtypes import DType, from_numpy, promote, promote_weak
-from .algo.errors import DTypeError, ScheduleError, ShapeError, counted
+from .algo.dtypes import BFLOAT, bf16, from_numpy
+from .algo.errors import ScheduleError
 from .algo.graph import build
 from .algo.location import caller
 from .algo.tensor_expr.check import check
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
 from .algo.tensor_expr.trace import trace
+from .arguments import arguments, in_order
 from .codegen import pool
 from .codegen.kernels import Compiled, compile_op
 from .sched.loop.schedule import Schedule
@@ -103,7 +103,7 @@ class Runner:
         Inputs are given in order, or by name.
         """
         if named:
-            arrays = _in_order(self.op, arrays, named)
+            arrays = in_order(self.op, arrays, named)
         # The class is in the key: only what is an array has the layout that kernels rely on.
         try:
             key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
@@ -118,10 +118,15 @@ class Runner:
         return kernel(*arrays, out=out)
 
     def _compile(self, key: Any, arrays: Sequence[Array]) -> Compiled:
-        types = [(from_numpy(a.dtype), a.shape) for a in arrays]
+        types = [
+            (from_numpy(a.dtype, p.type.dtype), a.shape)
+            for p, a in zip(self.op.params, arrays, strict=True)
+        ]
         strides = [a.strides for a in arrays]
+        # Whoever gives bfloat16 arrays, not their bits, gets such arrays.
+        bfloat = next((a.dtype for a in arrays if a.dtype.name == BFLOAT), bf16.numpy)
         try:
-            kernel = compile_op(self.op, types, self.schedule, strides=strides)
+            kernel = compile_op(self.op, types, self.schedule, strides=strides, bfloat=bfloat)
         except ScheduleError as error:
             if self.strict or self.schedule is None:
                 raise
@@ -131,90 +136,9 @@ class Runner:
                 RuntimeWarning,
                 stacklevel=4,
             )
-            kernel = compile_op(self.op, types, None, strides=strides)
+            kernel = compile_op(self.op, types, None, strides=strides, bfloat=bfloat)
         self._kernels[key] = kernel
         return kernel
-
-
-def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
-    """The arguments as arrays of types that fit, or an error that says which does not.
-
-    A Python scalar takes its parameter's annotated type, else that of the arrays it meets.
-    """
-    if len(arrays) != len(operator.params):
-        names = ", ".join(p.name for p in operator.params)
-        raise ShapeError(
-            f"{operator.name} takes {counted(len(operator.params), 'array')} ({names}), "
-            f"{len(arrays)} given"
-        )
-    weak = [isinstance(a, (bool, int, float)) and not isinstance(a, np.generic) for a in arrays]
-    strong = [
-        None if w else _array(operator, param.name, a)
-        for w, param, a in zip(weak, operator.params, arrays, strict=True)
-    ]
-    types = [None if a is None else from_numpy(a.dtype) for a in strong]
-    out: list[Array] = []
-    for param, value, array, found in zip(operator.params, arrays, strong, types, strict=True):
-        wanted = param.type.dtype
-        if array is None:
-            dtype = wanted or _weak(value, [t for t in types if t is not None])
-            out.append(np.asarray(value, dtype.numpy))
-            continue
-        if wanted is not None and found is not wanted:
-            raise DTypeError(
-                f"{operator.name}: {param.name} is declared {wanted}, an array of {found} came; "
-                f"convert it with .astype({wanted.numpy.name!r})"
-            )
-        out.append(array)
-    return out
-
-
-def _array(operator: Op, param: str, given: Any) -> Array:
-    """An argument as an array of a type that there is."""
-    try:
-        array = np.asarray(given)
-    except ValueError as error:  # lists of unequal lengths
-        raise DTypeError(f"{operator.name}: {param}: {error}") from None
-    if array.dtype.kind in "OUS" and not isinstance(given, np.ndarray):
-        raise DTypeError(
-            f"{operator.name}: {param}: expected an array of numbers, {_shortly(given)} came"
-        )
-    try:
-        from_numpy(array.dtype)
-    except DTypeError as error:
-        raise DTypeError(
-            f"{operator.name}: {param}: {error}; give an array of numbers in the machine's byte "
-            "order"
-        ) from None
-    return array
-
-
-def _shortly(given: Any) -> str:
-    text = repr(given)
-    return text if len(text) < 40 else f"a {type(given).__name__}"
-
-
-def _in_order(operator: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Arguments in the order of the parameters, some of them given by name."""
-    names = [p.name for p in operator.params]
-    listed = ", ".join(names)
-    for name in named:
-        if name not in names:
-            raise ShapeError(f"{operator.name} has no input {name}; its inputs are {listed}")
-        if name in names[: len(arrays)]:
-            raise ShapeError(f"{operator.name}: {name} is given by position and by name")
-    rest = names[len(arrays) :]
-    missing = [name for name in rest if name not in named]
-    if missing:
-        raise ShapeError(f"{operator.name} takes {listed}; {', '.join(missing)} is missing")
-    return (*arrays, *(named[name] for name in rest))
-
-
-def _weak(value: bool | int | float, given: Sequence[DType]) -> DType:
-    """The type of a Python scalar among arrays: theirs, as far as it can hold it (NEP 50)."""
-    if not given or isinstance(value, bool):
-        return from_numpy(np.asarray(value).dtype)
-    return promote_weak(reduce(promote, given), value)
 
 
 def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:

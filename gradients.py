@@ -19,10 +19,10 @@ from .algo.graph.graph import Value
 from .algo.graph.program import Program
 from .algo.graph.tree import flatten, paths, unflatten
 from .algo.tensor_expr.op import Op
+from .arguments import arguments
 from .autodiff.forward import tangent
 from .autodiff.graph import gradients, zeros
 from .autodiff.reverse import adjoint
-from .calls import arguments
 
 Array = np.ndarray[Any, Any]
 

@@ -12,7 +12,8 @@ from .algo.graph.trace import Arguments
 from .algo.graph.tree import unflatten
 from .algo.tensor_expr.interpret import interpret as interpret_op
 from .algo.tensor_expr.op import Op
-from .calls import arguments, attached
+from .arguments import arguments
+from .calls import attached
 from .codegen.executor import Executor
 from .lower.plan import Plan
 from .lower.program import plan as make_plan

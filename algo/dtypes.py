@@ -62,6 +62,10 @@ class DType:
         """NumPy's dtype; bf16 has none and is carried as its bits (uint16)."""
         return np.dtype(_NUMPY[self.name])
 
+    def lies_in(self, stored: np.dtype[Any]) -> bool:
+        """May an array of this NumPy dtype hold such elements? Either form of bf16 may."""
+        return stored == self.numpy or (self is bf16 and stored.name == BFLOAT)
+
     @property
     def accumulator(self) -> DType:
         """The type sums are kept in (DESIGN section 2); independent of any schedule."""
@@ -102,15 +106,28 @@ _NUMPY = {
     "f16": "float16", "bf16": "uint16", "f32": "float32", "f64": "float64",
 }  # fmt: skip
 _FROM_NUMPY = {np.dtype(n): BY_NAME[ours] for ours, n in _NUMPY.items() if ours != "bf16"}
+BFLOAT = "bfloat16"
+"""The name of the dtype by which the package ml_dtypes extends NumPy; it has bf16's bits."""
 
 
-def from_numpy(dtype: Any) -> DType:
-    """The element type of a NumPy dtype, or a `DTypeError` that lists the known ones."""
-    found = _FROM_NUMPY.get(np.dtype(dtype))
+def from_numpy(dtype: Any, declared: DType | None = None) -> DType:
+    """The element type of a NumPy dtype, or a `DTypeError` that lists the known ones.
+
+    Where a parameter is declared bf16, uint16 is its bits.
+    """
+    stored = np.dtype(dtype)
+    if declared is not None and declared.lies_in(stored):
+        return declared
+    found = bf16 if stored.name == BFLOAT else _FROM_NUMPY.get(stored)
     if found is None:
         known = ", ".join(BY_NAME)
-        raise DTypeError(f"arrays of {np.dtype(dtype)} are not supported; expected one of {known}")
+        raise DTypeError(f"arrays of {stored} are not supported; expected one of {known}")
     return found
+
+
+def as_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array as NumPy's own dtypes say it: a bf16 one as its bits, the same memory."""
+    return array.view(np.uint16) if array.dtype.name == BFLOAT else array
 
 
 def promote(a: DType, b: DType) -> DType:

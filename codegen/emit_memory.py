@@ -37,9 +37,10 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
         where = _safe(f, _pointer(f, storage, offset))
         raw = _tag(f, storage, f.ib.load(where, typ=element, align=_align(storage, offset)))
         return from_memory(f, dtype, raw)
-    if abs(offset.step) == 1 and not is_vector_offset(offset):
+    apart = is_vector_offset(offset) or storage.buffer.bytewise
+    if abs(offset.step) == 1 and not apart:
         raw = _load_run(f, storage, offset, ir.VectorType(element, n))
-    elif abs(offset.step) <= LONGEST_STEP and not is_vector_offset(offset) and f.mask is None:
+    elif abs(offset.step) <= LONGEST_STEP and not apart and f.mask is None:
         raw = _load_steps(f, storage, offset, ir.VectorType(element, n))
     else:
         raw = _gather(f, storage, offset, ir.VectorType(element, n))
@@ -59,7 +60,7 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
             _store_cell(f, storage, offset, cell, llvm)
         return
     raw = to_memory(f, storage.buffer.dtype, f.vector(new))
-    if abs(offset.step) == 1 and not is_vector_offset(offset):
+    if abs(offset.step) == 1 and not is_vector_offset(offset) and not storage.buffer.bytewise:
         _store_run(f, storage, offset, raw)
     else:
         _scatter(f, storage, offset, raw)
@@ -89,7 +90,7 @@ def is_vector_offset(offset: Value) -> bool:
 
 
 def _offset(f: Frame, storage: Storage, indices: tuple[Value, ...]) -> Value:
-    """The linearised index in elements, private copies of lanes innermost."""
+    """The linearised index in the unit of the strides, private copies of lanes innermost."""
     total = Value(i64, None, 0, 1 if storage.lanes > 1 else 0)
     for axis, (index, stride) in enumerate(zip(indices, storage.buffer.strides, strict=True)):
         if index.data:
@@ -115,9 +116,14 @@ def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
     return Value(i64, f.ib.select(bad, like(llvm, 0), llvm))
 
 
+def _unit(storage: Storage) -> ir.Type:
+    """What offsets count: elements, or bytes."""
+    return ir.IntType(8) if storage.buffer.bytewise else memory_type(storage.buffer.dtype)
+
+
 def _pointer(f: Frame, storage: Storage, offset: Value) -> ir.Value:
     """The address of an offset that is the same in all lanes, or of lane 0."""
-    element = memory_type(storage.buffer.dtype)
+    element = _unit(storage)
     # What only the sum of both parts keeps in bounds must not be said of one of them.
     inbounds = f.mask is None and offset.step >= 0 and not offset.bias
     pointer = storage.pointer
@@ -135,7 +141,7 @@ def _pointers(f: Frame, storage: Storage, offset: Value) -> ir.Value:
     lanes = f.vector(offset)
     if reach * storage.lanes < 2**31 - storage.lanes:
         lanes = f.ib.trunc(lanes, ir.VectorType(I32, lanes_of(lanes)))
-    each = f.ib.gep(storage.pointer, [lanes], source_etype=memory_type(buffer.dtype))
+    each = f.ib.gep(storage.pointer, [lanes], source_etype=_unit(storage))
     each.type = ir.VectorType(storage.pointer.type, f.lanes)  # llvmlite says one pointer here
     return each
 
@@ -150,6 +156,8 @@ def _safe(f: Frame, pointer: ir.Value) -> ir.Value:
 def _align(storage: Storage, offset: Value) -> int:
     """The alignment in bytes that an address certainly has."""
     size, align = storage.buffer.dtype.itemsize, storage.buffer.align
+    if storage.buffer.bytewise:
+        return 1
     if offset.llvm is not None:
         return min(size, align)
     at = offset.bias * size

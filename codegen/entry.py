@@ -82,8 +82,9 @@ def _check_alignment(
 ) -> None:
     low = I64(0)
     for param, pointer in zip(function.params, pointers, strict=True):
-        bits = ib.ptrtoint(pointer, I64)
-        low = ib.or_(low, ib.and_(bits, I64(param.dtype.itemsize - 1)))
+        if param.align > 1:
+            bits = ib.ptrtoint(pointer, I64)
+            low = ib.or_(low, ib.and_(bits, I64(param.align - 1)))
     good, bad = fn.append_basic_block("aligned"), fn.append_basic_block("misaligned")
     ib.cbranch(ib.icmp_unsigned("==", low, I64(0)), good, bad)
     ib.position_at_end(bad)

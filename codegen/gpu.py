@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..algo.dtypes import DType, from_numpy
+from ..algo.dtypes import DType, as_bits, from_numpy
 from ..algo.errors import DeviceError, ScheduleError
 from ..algo.tensor_expr.op import Op
 from ..lower.ir import AXES, Function
@@ -88,7 +88,11 @@ def _run(
 ) -> Any:
     """The result, or a tuple of them, as calls on the host give them."""
     dense = {p.name: np.ascontiguousarray(a) for p, a in zip(op.params, arrays, strict=True)}
-    types = [(from_numpy(array.dtype), array.shape) for array in dense.values()]
+    declared = [p.type.dtype for p in op.params]
+    types = [
+        (from_numpy(array.dtype, dtype), array.shape)
+        for array, dtype in zip(dense.values(), declared, strict=True)
+    ]
     function = kernel_of(op, types, schedule)
     signature = Signature(op, tuple(types))
     outs = {
@@ -96,7 +100,7 @@ def _run(
         for name, (shape, dtype) in zip(op.returns, signature.results, strict=True)
     }
     try:
-        execute(function, [(dense | outs)[param.name] for param in function.params])
+        execute(function, [as_bits((dense | outs)[param.name]) for param in function.params])
     except OutsideError as error:
         raise outside(op, error.site, list(dense.values())) from None
     results = tuple(outs[name] for name in op.returns)

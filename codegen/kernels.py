@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..algo.dtypes import DType
+from ..algo.dtypes import DType, bf16
 from ..algo.errors import DTypeError, ShapeError, counted
 from ..algo.tensor_expr.op import Op
 from ..sched.loop.schedule import Schedule
@@ -29,13 +29,15 @@ def compile_op(
     schedule: Schedule | None = None,
     *,
     strides: Sequence[tuple[int, ...]] | None = None,
+    bfloat: np.dtype[Any] = bf16.numpy,
 ) -> Compiled:
     """`op` for inputs of these element types and shapes, under `schedule` or the default one.
 
-    `strides` are the inputs' strides in bytes, dense where not given. Raises what the layers
-    raise: `ShapeError`, `DTypeError`, `ScheduleError` where the schedule does not fit.
+    `strides` are the inputs' strides in bytes, dense where not given; `bfloat` is the NumPy type
+    that results of type bf16 get. Raises what the layers raise: `ShapeError`, `DTypeError`,
+    `ScheduleError` where the schedule does not fit.
     """
-    compiled = Compiled(op, types, schedule)
+    compiled = Compiled(op, types, schedule, bfloat)
     compiled.prepare(strides)
     return compiled
 
@@ -43,20 +45,32 @@ def compile_op(
 class Compiled:
     """An operator at given shapes and types. Calls may come from several threads at once."""
 
-    def __init__(self, op: Op, types: Types, schedule: Schedule | None) -> None:
+    def __init__(
+        self,
+        op: Op,
+        types: Types,
+        schedule: Schedule | None,
+        bfloat: np.dtype[Any] = bf16.numpy,
+    ) -> None:
         if len(types) != len(op.params):
             raise ShapeError(
                 f"{op.name} takes {counted(len(op.params), 'array')}, types of {len(types)} given"
             )
-        self.op, self.schedule = op, schedule
+        self.op, self.schedule, self.bfloat = op, schedule, bfloat
         self.signature = Signature(op, tuple((t, tuple(shape)) for t, shape in types))
-        self._results = self.signature.results
+        self._results = [
+            (shape, bfloat if kind is bf16 else dtype)
+            for (shape, dtype), kind in zip(
+                self.signature.results, self.signature.returned, strict=True
+            )
+        ]
         self._kernels: dict[Form, NativeKernel] = {}
         self._known: dict[Any, NativeKernel] = {}
         self.last: NativeKernel | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Compiled, (self.op, self.signature.types, self.schedule)  # kernels are made again
+        # kernels are made again
+        return Compiled, (self.op, self.signature.types, self.schedule, self.bfloat)
 
     def __repr__(self) -> str:
         types = (
@@ -173,7 +187,7 @@ class Compiled:
         for param, array, (dtype, shape) in zip(
             op.params, arrays, self.signature.types, strict=True
         ):
-            if not isinstance(array, np.ndarray) or array.dtype != dtype.numpy:
+            if not isinstance(array, np.ndarray) or not dtype.lies_in(array.dtype):
                 came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
                 raise DTypeError(f"{op.name}: {param.name} was compiled for {dtype}, {came} came")
             if array.shape != shape:
@@ -186,11 +200,11 @@ class Compiled:
         if len(outs) != len(op.returns):
             returned = counted(len(op.returns), "array")
             raise ShapeError(f"{op.name} returns {returned}, out= has {len(outs)}")
-        for name, array, (shape, dtype) in zip(
-            op.returns, outs, self.signature.results, strict=True
+        for name, array, (shape, dtype), kind in zip(
+            op.returns, outs, self._results, self.signature.returned, strict=True
         ):
             here = self._out(name)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+            if not isinstance(array, np.ndarray) or not kind.lies_in(array.dtype):
                 came = f"an array of {array.dtype}" if hasattr(array, "dtype") else repr(array)
                 raise DTypeError(f"{here} must be an array of {dtype}, {came} came")
             if array.shape != shape:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..algo import debug
 from ..algo.dtypes import DType
-from ..algo.errors import DeviceError, UnsupportedError
+from ..algo.errors import DeviceError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, shape_of
@@ -67,16 +67,18 @@ class Signature:
         return dict(bind_sizes(check(self.op), self.shapes))
 
     @cached_property
+    def returned(self) -> tuple[DType, ...]:
+        """The element type of each returned tensor."""
+        dtypes = infer(check(self.op), self.dtypes)
+        return tuple(dtypes[name] for name in self.op.returns)
+
+    @cached_property
     def results(self) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:
         """Shape and NumPy type of each returned tensor."""
         checked = check(self.op)
-        dtypes = infer(checked, self.dtypes)
         return tuple(
-            (
-                shape_of(checked, name, self.sizes),
-                dtypes[name].numpy,
-            )
-            for name in self.op.returns
+            (shape_of(checked, name, self.sizes), dtype.numpy)
+            for name, dtype in zip(self.op.returns, self.returned, strict=True)
         )
 
     @cached_property
@@ -200,9 +202,9 @@ def _compile(
     op = signature.op
     nest = signature.nest(schedule)
     _check_host(op, nest)
-    function = lower(nest, symbol(op.name), _elements(signature, form), signature.machine)
-    if not form.aligned:
-        function = _unaligned(function)
+    strides, bytewise = _strides(signature, form)
+    function = lower(nest, symbol(op.name), strides, signature.machine)
+    function = _as_given(function, form.aligned, bytewise)
     text = print_function(function)
     debug.say(3, f"loop IR:\n{text}")
     emitted = emit(function, jit.host_target(), noalias=form.separate)
@@ -275,26 +277,29 @@ def _key(signature: Signature, schedule: Schedule | None, form: Form) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _elements(signature: Signature, form: Form) -> dict[str, tuple[int, ...]]:
-    """The strides in elements."""
+def _strides(signature: Signature, form: Form) -> tuple[dict[str, tuple[int, ...]], set[str]]:
+    """The strides in elements, and the tensors for which that cannot be: theirs are in bytes."""
     sizes = {
         p.name: t.itemsize for p, (t, _) in zip(signature.op.params, signature.types, strict=True)
     }
     outs = zip(signature.op.returns, signature.results, strict=True)
     sizes |= {name: dtype.itemsize for name, (_, dtype) in outs}
-    elements = {}
-    for name, strides in form.strides:
-        if any(stride % sizes[name] for stride in strides):
-            raise UnsupportedError(
-                f"{signature.op.name}: {name} has strides of {strides} bytes, which are no "
-                f"multiples of its element's {sizes[name]}; pass a copy, {name}.copy()"
-            )
-        elements[name] = tuple(stride // sizes[name] for stride in strides)
-    return elements
+    bytewise = {name for name, strides in form.strides if any(s % sizes[name] for s in strides)}
+    counted = {
+        name: strides if name in bytewise else tuple(s // sizes[name] for s in strides)
+        for name, strides in form.strides
+    }
+    return counted, bytewise
 
 
-def _unaligned(function: Function) -> Function:
-    params = tuple(Buffer(p.name, p.dtype, p.shape, p.strides, p.scope, 1) for p in function.params)
+def _as_given(function: Function, aligned: bool, bytewise: set[str]) -> Function:
+    """The function with parameters as its arrays lie in memory."""
+    params = tuple(
+        Buffer(p.name, p.dtype, p.shape, p.strides, p.scope, 1, p.name in bytewise)
+        if p.name in bytewise or not aligned
+        else p
+        for p in function.params
+    )
     return Function(function.name, params, function.body)
 
 

@@ -31,7 +31,8 @@ class Buffer:
     A register buffer is one that passes have promised to index by constants only, plus, on an
     axis of stride 1, the variable of a vector loop whose `lo` is constant; all its lanes lie inside
     the buffer, those masked off included, so a masked access may touch them. `align` is the
-    alignment in bytes that the address of element 0 has for certain.
+    alignment in bytes that the address of element 0 has for certain. Strides that are no multiples
+    of the element's size, as of a field of packed records, count bytes instead: `bytewise`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Buffer:
     strides: tuple[int, ...]
     scope: str
     align: int = 1
+    bytewise: bool = False
 
 
 @node

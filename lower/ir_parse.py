@@ -225,8 +225,9 @@ class _Line:
         self.expect(":")
         scope, dtype, shape = self.name(), self.dtype(), self.integers()
         strides = self.integers() if self.take("strides") else contiguous(shape)
+        bytewise = self.take("bytes")
         align = self.integer() if self.take("align") else 1
-        return Buffer(name, dtype, shape, strides, scope, align)
+        return Buffer(name, dtype, shape, strides, scope, align, bytewise)
 
     def expr(self) -> Expr:
         """An expression, read with a stack of its own: sums may nest thousands deep."""

@@ -46,8 +46,8 @@ def print_stmt(stmt: Stmt, depth: int = 0) -> str:
 def print_buffer(buffer: Buffer) -> str:
     """`name: scope dtype[shape]`, then strides and alignment where they are not the plain ones."""
     text = f"{buffer.name}: {buffer.scope} {buffer.dtype}{list(buffer.shape)}"
-    if buffer.strides != contiguous(buffer.shape):
-        text += f" strides {list(buffer.strides)}"
+    if buffer.bytewise or buffer.strides != contiguous(buffer.shape):
+        text += f" strides {list(buffer.strides)}" + " bytes" * buffer.bytewise
     return text + (f" align {buffer.align}" if buffer.align != 1 else "")
 
 

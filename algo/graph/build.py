@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BY_NAME, DType, bool_, from_numpy, i64, promote, promote_weak
+from ..dtypes import BY_NAME, DType, as_bits, bool_, from_numpy, i64, promote, promote_weak
 from ..errors import DTypeError, GraphError, ShapeError, counted
 from ..location import Loc, caller
 from ..tensor_expr.check import check
@@ -131,7 +131,8 @@ def literal(array: Any, dtype: DType | None = None) -> Literal:
     """A constant array as a value; `dtype` converts it."""
     found = np.asarray(array)
     kind = from_numpy(found.dtype) if dtype is None else dtype
-    data = np.ascontiguousarray(found, dtype=kind.numpy).tobytes()
+    bits = as_bits(found) if kind.lies_in(found.dtype) else found
+    data = np.ascontiguousarray(bits, dtype=kind.numpy).tobytes()
     return Literal(data, ArrayType(tuple(found.shape), kind))
 
 

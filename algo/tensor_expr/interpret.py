@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, bf16, from_numpy, u16
+from ..dtypes import DType, as_bits, bf16, from_numpy
 from ..errors import InternalError, ShapeError, counted
 from . import types
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
 from .expr import Access, Index, Range, walk
 from .located import located
-from .op import Checked, Equation, Op, Param
+from .op import Checked, Equation, Op
 from .reducers import REDUCERS
 from .sizes import bind_sizes, evaluate
 
@@ -31,7 +31,7 @@ def interpret(
     Integers and booleans come out exactly as compiled code gives them, floats with the same types
     and accumulators. With `exact`, all float work is done in float64 and floats come out as
     float64: the reference to compare others with. `sizes` binds size symbols that no shape binds.
-    A bf16 array is its bits, as uint16.
+    A bf16 result is its bits, as uint16.
     """
     checked = check(op)
     given = dict(zip((p.name for p in op.params), map(np.asarray, arrays), strict=False))
@@ -40,12 +40,12 @@ def interpret(
         raise ShapeError(
             f"{op.name} takes {counted(len(op.params), 'array')} ({names}), {len(arrays)} given"
         )
-    dtypes = {p.name: _dtype(p, given[p.name]) for p in op.params}
+    dtypes = {p.name: from_numpy(given[p.name].dtype, p.type.dtype) for p in op.params}
     bound = {**(sizes or {}), **bind_sizes(checked, {n: a.shape for n, a in given.items()})}
     run = _Run(checked, types.infer(checked, dtypes), bound, exact)
     for name, array in given.items():
         if dtypes[name] is bf16:
-            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            array = (as_bits(array).astype(np.uint32) << np.uint32(16)).view(np.float32)
         run.tensors[name] = Typed(run.convert(array, dtypes[name]), dtypes[name])
     for n, eq in enumerate(checked.equations):
         try:
@@ -55,12 +55,6 @@ def interpret(
     run.finish()
     results = tuple(run.result(name) for name in op.returns)
     return results[0] if len(results) == 1 else results
-
-
-def _dtype(param: Param, array: Array) -> DType:
-    """The element type of an argument: NumPy has no bf16, so its bits come as uint16."""
-    stored = from_numpy(array.dtype)
-    return bf16 if param.type.dtype is bf16 and stored is u16 else stored
 
 
 class _Run(Evaluator):

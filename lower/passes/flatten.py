@@ -87,7 +87,7 @@ def _merged(function: Function, merges: Mapping[str, tuple[int, int]]) -> Functi
         axis, extent = merges[old.name]
         shape = (*old.shape[:axis], old.shape[axis] * extent, *old.shape[axis + 2 :])
         strides = (*old.strides[:axis], *old.strides[axis + 1 :])
-        return Buffer(old.name, old.dtype, shape, strides, old.scope, old.align)
+        return Buffer(old.name, old.dtype, shape, strides, old.scope, old.align, old.bytewise)
 
     def index(name: str, old: Index) -> Index:
         if name not in merges:

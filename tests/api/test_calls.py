@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[Any, type[dt.Error]]] = {
     "shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part.": (
         lambda: dt.op(TEXT)([[1, 2], [3]], np.ones((2, 2))), dt.DTypeError),
     "C: A: arrays of >f4 are not supported; expected one of bool, i8, i16, i32, i64, u8, u16, u32, "
-    "u64, f16, bf16, f32, f64; give an array of numbers in the machine's byte order": (
+    "u64, f16, bf16, f32, f64; convert it to the machine's byte order, .astype('float32')": (
         lambda: dt.op(TEXT)(np.ones((2, 2), ">f4"), np.ones((2, 2))), dt.DTypeError),
     "C takes 2 arrays (A, B), 1 given": (lambda: dt.op(TEXT)(np.ones((2, 2))), dt.ShapeError),
     "y takes 1 array (x), 0 given": (lambda: dt.op("y[i] = x[i]")(), dt.ShapeError),

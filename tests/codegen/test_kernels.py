@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from diptych.algo.dtypes import bool_, f32, f64, from_numpy, i32, i64
-from diptych.algo.errors import DTypeError, ShapeError, UnsupportedError
+from diptych.algo.errors import DTypeError, ShapeError
 from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.op import Op
 from diptych.algo.tensor_expr.parse import parse
@@ -223,15 +223,6 @@ def test_outputs_that_overlap() -> None:
     assert message(lambda: compiled(op, x)(x, out=(out[:4], out[2:])), ShapeError) == (
         "several: out= for s and for m overlap"
     )
-
-
-def test_strides_that_are_no_multiple_of_the_element() -> None:
-    records = np.zeros(4, np.dtype([("a", "u1"), ("x", "f4")]))
-    assert message(lambda: compiled(ADD, floats(4), floats(4))(records["x"], floats(4)),
-                   UnsupportedError) == (
-        "add: A has strides of (5,) bytes, which are no multiples of its element's 4; "
-        "pass a copy, A.copy()"
-    )  # fmt: skip
 
 
 def test_an_index_out_of_range_is_an_error() -> None:

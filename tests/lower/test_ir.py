@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 EVERYTHING = """\
-function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] strides [2]):
+function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] strides [2], z: param f32[3] strides [5] bytes):
     alloc acc: register f32[8, 16]:
         acc[0, 0] = -0.0:f32
         for io in 0 .. 13 parallel separate:
