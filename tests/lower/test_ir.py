@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 EVERYTHING = """\
-function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] strides [2], z: param f32[3] strides [5] bytes):
+function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] strides [2]):
     alloc acc: register f32[8, 16]:
         acc[0, 0] = -0.0:f32
         for io in 0 .. 13 parallel separate:
@@ -30,6 +30,13 @@ function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] str
             for t in 0 .. 0:
                 pass
 """
+
+
+def test_strides_in_bytes_parse_back():
+    params = "x: param f32[3] strides [5] bytes, y: param f32[2] strides [1] bytes"
+    text = f"function f({params}):\n    pass\n"
+    assert print_function(parse_function(text)) == text
+    assert parse_function(text).params[0].bytewise
 
 
 def test_text_parses_back():
