@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 from typing import Any
 
 import diptych as dt
 import numpy as np
 import pytest
 from diptych.autodiff.check import check_adjoint, check_grads
+from guard import Fenced
 
 Array = np.ndarray[Any, Any]
 MODES: dict[str, dict[str, Any]] = {
@@ -84,23 +83,6 @@ def test_the_gradient_of_a_clamped_read_scans_no_other_instance() -> None:
     back = dt.op("y[i] = x.edge[i-2] + x.edge[i]").gradient("x")
     dy = np.ones(100_000, np.float32)
     assert back(dy)[:3].tolist() == [4, 2, 2]
-
-
-class Fenced:
-    """An array whose last (or first) byte is the last (or first) before a page without access."""
-
-    def __init__(self, values: Array, *, at_end: bool) -> None:
-        page = mmap.PAGESIZE
-        inside = -(-max(values.nbytes, 1) // page) * page
-        self.map = mmap.mmap(-1, inside + 2 * page)
-        whole = np.frombuffer(self.map, np.uint8)
-        protect = ctypes.CDLL(None, use_errno=True).mprotect
-        protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        for start in (0, page + inside):
-            assert protect(whole.ctypes.data + start, page, 0) == 0
-        first = page + inside - values.nbytes if at_end else page
-        self.array = whole[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
-        self.array[...] = values
 
 
 @pytest.mark.parametrize("kind", MODES)

@@ -1,0 +1,185 @@
+"""Random operators: families of small ones, and one that adds terms of every kind of access.
+
+A new family is a method listed in `FAMILIES`, a new kind of access a line of `terms.TERMS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from guard import Array
+from properties.grammar import Source
+from properties.terms import TERMS
+
+
+@dataclass
+class Case:
+    """An operator's text, the inputs it is called with, and which kinds of access it has."""
+
+    text: str
+    inputs: dict[str, Array]
+    kinds: set[str]
+
+
+class Grammar(Source):
+    """Draws operators."""
+
+    def draw(self) -> Case:
+        return self.rng.choice(FAMILIES)(self)
+
+    def mixed(self) -> Case:
+        """Two to four terms, each with a kind of access of its own."""
+        m, n, inputs = self.size(), self.size(), dict[str, Array]()
+        temps: list[str] = []
+        kinds = self.rng.sample(sorted(TERMS), self.rng.randint(2, 4))
+        terms = [TERMS[kind](self, m, n, inputs, temps) for kind in kinds]
+        header = ", ".join(f"{k}: [{', '.join(map(str, a.shape))}]" for k, a in inputs.items())
+        lines = [*temps, f"y[i,j] = {' + '.join(terms)} where i in 0:{m}, j in 0:{n}"]
+        text = "\n".join([f"mixed({header}) -> y:", *(f"  {line}" for line in lines)])
+        return Case(text, inputs, set(kinds))
+
+    def pointwise(self) -> Case:
+        m, n = self.size(), self.size()
+        a, b = self.array(m, n, dtype=self.dtype()), self.array(n)
+        body = self.rng.choice(
+            ["a[i,j] * 2 + b[j]", "max(a[i,j], b[j]) - 1", "where(a[i,j] > 0, b[j], a[i,j])"]
+        )
+        return Case(f"y[i,j] = {body}", {"a": a, "b": b}, {"broadcast"})
+
+    def matmul(self) -> Case:
+        m, n, k = self.size(), self.size(), self.size()
+        t = self.dtype()
+        tail = self.rng.choice(["", " + d[j]"])
+        inputs = {"a": self.array(m, k, dtype=t), "b": self.array(k, n, dtype=t)}
+        if tail:
+            inputs["d"] = self.array(n, dtype=t)
+        return Case(f"c[i,j] = sum(a[i,k] * b[k,j]){tail}", inputs, {"reduction", "broadcast"})
+
+    def transposed(self) -> Case:
+        m, n, k = self.size(), self.size(), self.size()
+        t = self.dtype()
+        inputs = {"a": self.array(k, m, dtype=t), "b": self.array(n, k, dtype=t)}
+        return Case("c[i,j] = sum(a[k,i] * b[j,k])", inputs, {"reduction", "transposed"})
+
+    def conv(self) -> Case:
+        stride, dilation = self.rng.choice([1, 2, 3]), self.rng.choice([1, 2])
+        taps = min(self.size(), 3)
+        length = stride * min(6, self.sizes[-1] - 2) + dilation * taps + self.rng.randrange(4)
+        r = self.rng.choice(["sum", "max", "min"])
+        text = f"y[b,i] = {r}(x[b,{stride}*i+{dilation}*k] * w[k])"
+        inputs = {"x": self.array(self.size(), length), "w": self.array(taps)}
+        return Case(text, inputs, {"strided", "reduction"})
+
+    def stencil(self) -> Case:
+        m, n = self.size(3), self.size(3)
+        text = "t[i,j] = x[i,j] + x[i,j+1] + x[i,j+2]\ny[i,j] = t[i,j] - t[i+1,j] + t[i+2,j]"
+        return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"stencil", "temporary"})
+
+    def chain(self) -> Case:
+        m, n = self.size(), self.size()
+        text = "s[i,j] = x[i,j] + 1\nt[i,j] = s[i,j] * x[i,j]\ny[j,i] = t[i,j] - s[i,j]"
+        return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"temporary", "transposed"})
+
+    def rows(self) -> Case:
+        m, n = self.size(), self.size()
+        text = "m[i] = max(x[i,j])\ny[i,j] = (x[i,j] - m[i]) * sum(x[i,l] - m[i])"
+        return Case(text, {"x": self.array(m, n)}, {"reduction", "temporary"})
+
+    def gather(self) -> Case:
+        n, v, d = self.size(), self.size(), self.size()
+        inputs = {"w": self.array(v, d), "at": self.index(v, n)}
+        return Case("y[n,d] = w[at[n],d]", inputs, {"gather"})
+
+    def scan(self) -> Case:
+        m, n = self.size(), self.size(2)
+        text = (
+            "scan(x: [B, N]) -> c:\n  c[b,0] = x[b,0]\n  c[b,i] = c[b,i-1] + x[b,i] where i in 1:N"
+        )
+        return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"recurrence"})
+
+    def stepped(self) -> Case:
+        """A stencil in time, whose borders stay as they are."""
+        n, steps = self.size(3), self.rng.choice([2, 3, 5])
+        text = (
+            f"heat(x: [{n}]) -> u:\n  u[0,i] = x[i]\n  u[t,0] = x[0] where t in 1:{steps}\n"
+            f"  u[t,{n - 1}] = x[{n - 1}] where t in 1:{steps}\n"
+            f"  u[t,i] = u[t-1,i-1] + u[t-1,i+1] - u[t-1,i] where t in 1:{steps}, i in 1:{n - 1}"
+        )
+        return Case(text, {"x": self.array(n)}, {"recurrence", "stencil"})
+
+    def padded(self) -> Case:
+        text = (
+            "pad(x: [N], w: [K]) -> y:\n"
+            "  y[i] = sum(where((i + k >= 1) & (i + k < N + 1), x[i+k-1], 0) * w[k]) where i in 0:N"
+        )
+        inputs = {"x": self.array(self.size(3)), "w": self.array(3)}
+        return Case(text, inputs, {"guard", "reduction"})
+
+    def scatter(self) -> Case:
+        n, bins = self.size(), self.size()
+        text = f"hist(at: [N], x: [N]) -> h:\n  h: [{bins}]\n  h[at[n]] += x[n]"
+        return Case(text, {"at": self.index(bins, n), "x": self.array(n)}, {"scatter"})
+
+    def rows_of_bins(self) -> Case:
+        """A scatter of rows, as the gradient of an embedding is."""
+        n, bins, d = self.size(), self.size(), self.size()
+        text = f"rows(at: [N], x: [N, D]) -> h:\n  h: [{bins}, D]\n  h[at[n],d] += x[n,d]"
+        inputs = {"at": self.index(bins, n), "x": self.array(n, d)}
+        return Case(text, inputs, {"scatter"})
+
+    def triangle(self) -> Case:
+        text = "tri(a: [N, M]) -> c:\n  c[i,j] = sum(a[k,j], where=k <= i) where i in 0:N"
+        return Case(text, {"a": self.array(self.size(), self.size())}, {"reduction", "triangle"})
+
+    def quotient(self) -> Case:
+        x = self.array(self.size(), dtype="int32")
+        return Case("y[i] = x[i//2] + i % 3", {"x": x}, {"quotient"})
+
+    def extreme(self) -> Case:
+        m, n = self.size(), self.size()
+        name, body = self.rng.choice(["argmax", "argmin"]), self.rng.choice(["", " * x[i,j]"])
+        a = self.array(m, n, dtype=self.dtype())
+        return Case(f"y[i] = {name}(x[i,j]{body})", {"x": a}, {"index of extreme", "reduction"})
+
+    def total(self) -> Case:
+        m, n = self.size(), self.size()
+        one, other = self.rng.choices(["edge", "zero", "fill(3)", "reflect", "wrap"], k=2)
+        text = (
+            f"total(x: [{m}, {n}]) -> y:\n  y[i,j] = x.{one}[i-1,j+2] - x.{other}[i+1,j] * x[i,j]"
+        )
+        return Case(text, {"x": self.array(m, n, dtype=self.dtype())}, {"boundary", "guard"})
+
+    def gradient(self) -> Case:
+        stride, taps = self.rng.choice([1, 2, 3]), self.rng.choice([1, 2, 3])
+        length = stride * min(5, self.sizes[-1] - 2) + taps + self.rng.randrange(3)
+        out = (length - taps) // stride + 1
+        text = (
+            "back(x: [N], w: [K], dy: [H]) -> dx:\n"
+            f"  dx[i] = sum(w[k] * dy[h], over=(h,k), where={stride}*h + k == i) where i in 0:N"
+        )
+        inputs = {"x": self.array(length), "w": self.array(taps), "dy": self.array(out)}
+        return Case(text, inputs, {"equality", "reduction"})
+
+
+FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
+    *[Grammar.mixed] * 8,
+    Grammar.pointwise,
+    Grammar.matmul,
+    Grammar.transposed,
+    Grammar.conv,
+    Grammar.stencil,
+    Grammar.chain,
+    Grammar.rows,
+    Grammar.gather,
+    Grammar.scan,
+    Grammar.stepped,
+    Grammar.padded,
+    Grammar.scatter,
+    Grammar.rows_of_bins,
+    Grammar.triangle,
+    Grammar.quotient,
+    Grammar.extreme,
+    Grammar.total,
+    Grammar.gradient,
+)

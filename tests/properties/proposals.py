@@ -1,0 +1,260 @@
+"""Random primitives on whatever loops a nest has, as the text of a call.
+
+A new primitive is a function marked `@proposal`, which gives the arguments of its call or None
+where nothing fits. `wild` views choose loops and stages without regard to what could be legal.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from diptych.sched.loop.nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
+from diptych.sched.loop.storage import in_coordinates, reads
+from diptych.sched.loop.tree import around_stmt
+
+FACTORS = (2, 3, 4, 5, 7, 8)
+T = TypeVar("T")
+
+
+@dataclass
+class View:
+    """A nest through the eyes of somebody who adds a primitive."""
+
+    rng: random.Random
+    nest: Nest
+    wild: bool = False
+
+    def __post_init__(self) -> None:
+        self.loops = list(loops(self.nest.tree))
+        self.serial = [loop for loop in self.loops if loop.kind == "serial"]
+        self.temps = [
+            name
+            for name, buffer in self.nest.buffers.items()
+            if self.nest.kernel.tensors[buffer.tensor].role == "temp" and buffer.tensor == name
+        ]
+
+    def one(self, good: Sequence[T], every: Sequence[T] = ()) -> T | None:
+        """One of the good ones; of all where the view is wild, or of nothing better."""
+        pool = every if (self.wild and every) or not good else good
+        return self.rng.choice(pool) if pool else None
+
+    def loop(self, good: Callable[[Loop], bool]) -> str | None:
+        """The name of a serial loop, of a good one where there is one."""
+        found = self.one(list(filter(good, self.serial)), self.loops if self.wild else self.serial)
+        return found and found.name
+
+    def chain(self) -> list[Loop]:
+        """The loops on a way from the root to a statement."""
+        return around_stmt(self.nest.tree, self.rng.choice(list(leaves(self.nest.tree))))
+
+    def accumulates(self, loop: Loop) -> bool:
+        """Does a reduction run along the loop?"""
+        stmts = [self.nest.stmts[name] for name in leaves(loop)]
+        return any(
+            s.reducer is not None and in_coordinates(loop.values[s.name], s.lhs, s) is None
+            for s in stmts
+        )
+
+    def recurs(self, loop: Loop) -> bool:
+        """Does a statement under the loop read other elements of what is written there?"""
+        stmts = [self.nest.stmts[name] for name in leaves(loop)]
+        own = {s.buffer for s in stmts}
+        return any(r.tensor in own and r.indices != s.lhs for s in stmts for r in reads(s))
+
+    def touched(self, name: str) -> set[str]:
+        """The buffers that a statement reads or writes."""
+        stmt = self.nest.stmts[name]
+        return {stmt.buffer, *(read.tensor for read in reads(stmt))}
+
+
+Draw = Callable[[View], str | None]
+PROPOSALS: dict[str, Draw] = {}
+WEIGHTS: dict[str, int] = {}
+
+
+def proposal(weight: int) -> Callable[[Draw], Draw]:
+    """Lists a primitive called like the function, drawn in proportion to its weight."""
+
+    def add(draw: Draw) -> Draw:
+        PROPOSALS[draw.__name__], WEIGHTS[draw.__name__] = draw, weight
+        return draw
+
+    return add
+
+
+def propose(view: View) -> tuple[str, str]:
+    """A random primitive and its call: `("split", 'split("C.i", 4)')`."""
+    while True:
+        (name,) = view.rng.choices(list(PROPOSALS), list(WEIGHTS.values()))
+        arguments = PROPOSALS[name](view)
+        if arguments is not None:
+            return name, f"{name}({arguments})"
+
+
+def innermost(loop: Loop) -> bool:
+    return not any(loops(loop.body))
+
+
+@proposal(8)
+def split(v: View) -> str | None:
+    name = v.loop(lambda loop: loop.extent is None)
+    tail = v.rng.choice(["", "", ', tail="separate"'])
+    return name and f'"{name}", {v.rng.choice(FACTORS)}{tail}'
+
+
+@proposal(6)
+def tile(v: View) -> str | None:
+    """Two loops one directly in the other, by their full names."""
+    pairs = [(a, a.body) for a in v.serial if isinstance(a.body, Loop) and a.body.kind == "serial"]
+    pair = v.one([(a, b) for a, b in pairs if a.extent is None and b.extent is None], pairs)
+    if pair is None:
+        return None
+    parts = ", ".join(f'"{loop.name}": {v.rng.choice(FACTORS)}' for loop in pair)
+    return f"{{{parts}}}"
+
+
+@proposal(5)
+def fuse(v: View) -> str | None:
+    pairs = [(a.name, a.body.name) for a in v.serial if isinstance(a.body, Loop)]
+    pair = v.one(pairs)
+    return pair and f'"{pair[0]}", "{pair[1]}"'
+
+
+@proposal(6)
+def reorder(v: View) -> str | None:
+    chain = [loop.name for loop in v.chain() if v.wild or loop.kind == "serial"]
+    if len(chain) < 2:
+        return None
+    n = v.rng.randint(2, len(chain))
+    some = v.rng.sample(chain, n)
+    return ", ".join(f'"{name}"' for name in some)
+
+
+@proposal(5)
+def vectorize(v: View) -> str | None:
+    name = v.loop(lambda loop: innermost(loop) and not v.recurs(loop))
+    lanes = v.rng.choice(["", "", ", 4", ", 8"])
+    return name and f'"{name}"{lanes}'
+
+
+@proposal(6)
+def unroll(v: View) -> str | None:
+    name = v.loop(lambda loop: loop.extent is not None or innermost(loop))
+    return name and f'"{name}"'
+
+
+@proposal(6)
+def parallel(v: View) -> str | None:
+    outer = [v.nest.tree] if isinstance(v.nest.tree, Loop) else _parts(v.nest.tree)
+    names = {loop.name for loop in outer if isinstance(loop, Loop)}
+    name = v.loop(
+        lambda loop: loop.name in names and not v.accumulates(loop) and not v.recurs(loop)
+    )
+    return name and f'"{name}"'
+
+
+def _parts(tree: Tree) -> tuple[Tree, ...]:
+    return tree.parts if isinstance(tree, Seq) else ()
+
+
+@proposal(7)
+def stage(v: View) -> str | None:
+    loop = v.one(v.serial, v.loops)
+    if loop is None:
+        return None
+    under = {v.nest.buffers[b].tensor for name in leaves(loop) for b in v.touched(name)}
+    everything = sorted({buffer.tensor for buffer in v.nest.buffers.values()})
+    tensor = v.one(sorted(under), everything)
+    scope = v.rng.choice(["stack", "stack", "heap", "register"])
+    return f'"{tensor}", at="{loop.name}", scope="{scope}"'
+
+
+@proposal(12)
+def compute_at(v: View) -> str | None:
+    """A temporary under a loop that reads it and does not compute it."""
+    pairs = []
+    for temp in v.temps:
+        makes = {s.name for s in v.nest.stmts.values() if s.buffer == temp}
+        uses = {name for name in v.nest.stmts if temp in v.touched(name)} - makes
+        pairs += [
+            (temp, loop.name)
+            for loop in v.loops
+            if uses <= set(leaves(loop)) and not makes & set(leaves(loop)) and uses
+        ]
+    wild = [(temp, loop.name) for temp in v.temps for loop in v.loops]
+    pair = v.one(pairs, wild)
+    return pair and f'"{pair[0]}", "{pair[1]}"'
+
+
+@proposal(6)
+def compute_with(v: View) -> str | None:
+    """Two nests that follow each other, down to the outermost loop of both."""
+    pairs = []
+    for node in _sequences(v.nest.tree):
+        for a, b in zip(node.parts, node.parts[1:], strict=False):
+            if isinstance(a, Loop) and isinstance(b, Loop):
+                names = [loop.name.rpartition(".")[2] for loop in (a, b)]
+                if v.wild or names[0] == names[1]:
+                    pairs.append((next(leaves(a)), next(leaves(b)), names[1]))
+    pair = v.one(pairs)
+    return pair and f'"{pair[0]}", "{pair[1]}", "{pair[2]}"'
+
+
+def _sequences(tree: Tree) -> list[Seq]:
+    match tree:
+        case Seq(parts):
+            return [tree, *(found for part in parts for found in _sequences(part))]
+        case Loop() as loop:
+            return _sequences(loop.body)
+        case Leaf():
+            return []
+
+
+@proposal(9)
+def rfactor(v: View) -> str | None:
+    name = v.loop(v.accumulates)
+    loop = next((item for item in v.loops if item.name == name), None)
+    if loop is None or not (v.wild or v.accumulates(loop)):
+        return None
+    return f'"{name}"'
+
+
+@proposal(6)
+def reverse(v: View) -> str | None:
+    name = v.loop(lambda loop: not v.recurs(loop))
+    return name and f'"{name}"'
+
+
+@proposal(6)
+def shift(v: View) -> str | None:
+    """A stage of a loop; one that shares the loop with others only where the view is wild."""
+    alone = [loop for loop in v.serial if len({v.nest.stmts[s].buffer for s in leaves(loop)}) == 1]
+    loop = v.one(alone, v.serial)
+    if loop is None:
+        return None
+    stage = v.rng.choice([v.nest.stmts[name].buffer for name in leaves(loop)])
+    return f'"{stage}", "{loop.name}", {v.rng.choice([-2, -1, 1, 3])}'
+
+
+@proposal(6)
+def skew(v: View) -> str | None:
+    chain = [loop for loop in v.chain() if v.wild or loop.kind == "serial"]
+    if len(chain) < 2:
+        return None
+    n = v.rng.randrange(len(chain) - 1)
+    inner = v.rng.choice(chain[n + 1 :])
+    names = (inner.name, chain[n].name)
+    if v.wild and v.rng.random() < 0.1:
+        names = names[::-1]
+    return f'"{names[0]}", "{names[1]}", {v.rng.choice([-1, 1, 2])}'
+
+
+@proposal(12)
+def inline(v: View) -> str | None:
+    stages = v.nest.kernel.stages
+    single = [s.tensor for s in stages if sum(t.tensor == s.tensor for t in stages) == 1]
+    name = v.one([t for t in v.temps if t in single], v.temps if v.wild else ())
+    return name and f'"{name}"'
