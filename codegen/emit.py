@@ -11,14 +11,24 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from ..algo.dtypes import bool_, i64
+from ..algo.dtypes import i64
 from ..algo.errors import InternalError
-from ..algo.tensor_expr.expr import Call, Const, Expr, Index
-from ..algo.tensor_expr.reducers import REDUCERS, Reducer
-from ..lower.ir import Alloc, Barrier, Block, For, Function, If, Let, Stmt, Store, Update
-from . import emit_index, emit_memory, emit_parallel
+from ..algo.tensor_expr.expr import Call, Expr, Index
+from ..lower.ir import (
+    Alloc,
+    Barrier,
+    Block,
+    For,
+    Function,
+    If,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+)
+from . import emit_index, emit_memory, emit_parallel, emit_prefetch, emit_update
 from .emit_expr import value
-from .emit_operations import apply, bool_arithmetic
 from .frame import Frame, Mask, Unit
 from .target import Target
 from .values import I1, I32, I64, Value, constant
@@ -73,9 +83,12 @@ def statement(f: Frame, stmt: Stmt) -> None:
         case Store(buffer, index, expr):
             with f.fresh_memo():
                 at = tuple(value(f, i) for i in index)
-                emit_memory.store(f, buffer, at, _typed(f, buffer, value(f, expr)))
+                emit_memory.store(f, buffer, at, emit_update.typed(f, buffer, value(f, expr)))
         case Update():
-            _update(f, stmt)
+            emit_update.update(f, stmt)
+        case Prefetch(cell):
+            with f.fresh_memo():
+                emit_prefetch.prefetch(f, cell)
         case Barrier():
             f.target.barrier(f)
         case _:
@@ -86,13 +99,6 @@ def evaluate(f: Frame, expr: Expr) -> Value:
     """The value of one expression of a statement that has no other."""
     with f.fresh_memo():
         return value(f, expr)
-
-
-def _typed(f: Frame, buffer: str, new: Value) -> Value:
-    want = f.buffers[buffer].buffer.dtype
-    if new.dtype is not want:
-        raise InternalError(f"{buffer} is {want} and the value stored is {new.dtype}")
-    return new
 
 
 # Loops
@@ -143,8 +149,8 @@ def _ragged(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     """A serial loop whose bounds differ between lanes: over their hull, under masks."""
     if loop.step != 1:
         raise InternalError(f"loop {loop.var} has a step and bounds that differ between lanes")
-    hull_lo = Value(i64, _horizontal(f, "min", lo))
-    hull_hi = Value(i64, _horizontal(f, "max", hi))
+    hull_lo = Value(i64, emit_update.horizontal(f, "min", lo))
+    hull_hi = Value(i64, emit_update.horizontal(f, "max", hi))
     inside = Call(
         "and", (Call("le", (loop.lo, Index(loop.var))), Call("lt", (Index(loop.var), loop.hi)))
     )
@@ -213,88 +219,3 @@ def _if(f: Frame, cond: Expr, then: Stmt, orelse: Stmt | None) -> None:
                     statement(f, part)
 
             f.if_else(f.any(active), body)
-
-
-# Reductions
-
-
-def _update(f: Frame, stmt: Update) -> None:
-    combine = REDUCERS[stmt.reducer].combine
-    outer = f.flags
-    with f.fresh_memo():
-        at = tuple(value(f, i) for i in stmt.index)
-        shared = f.lanes > 1 and emit_memory.shares_cell(f, stmt.buffer, at)
-        f.flags = ("contract",)
-        new = _typed(f, stmt.buffer, value(f, stmt.value))
-        # Only a scalar sum is reassociated by LLVM: elsewhere the schedule has said the order.
-        f.flags = ("contract", "reassoc") if f.lanes == 1 else ("contract",)
-        if shared:
-            _update_shared(f, stmt, combine, at, new)
-        elif emit_memory.may_collide(f, stmt.buffer, at):
-            _update_by_lane(f, stmt, combine, at, new)
-        else:
-            cell = emit_memory.load(f, stmt.buffer, at)
-            emit_memory.store(f, stmt.buffer, at, _combined(f, combine, cell, new))
-    f.flags = outer
-
-
-def _combined(f: Frame, combine: str, cell: Value, new: Value) -> Value:
-    varies = cell.varies or new.varies
-    a, b = (f.vector(v) if varies else f.scalar(v) for v in (cell, new))
-    name = bool_arithmetic(combine) if cell.dtype is bool_ else combine
-    return Value(cell.dtype, apply(f, name, cell.dtype, a, b))
-
-
-def _update_shared(f: Frame, stmt: Update, combine: str, at: tuple[Value, ...], new: Value) -> None:
-    total = Value(new.dtype, _horizontal(f, combine, new, REDUCERS[stmt.reducer]))
-    cell = emit_memory.load(f, stmt.buffer, at)
-    emit_memory.store(f, stmt.buffer, at, _combined(f, combine, cell, total))
-
-
-def _horizontal(f: Frame, combine: str, lanes: Value, reducer: Reducer | None = None) -> ir.Value:
-    """All active lanes' values combined, by halves."""
-    dtype = lanes.dtype
-    llvm = f.vector(lanes)
-    if f.mask is not None:
-        reducer = reducer or REDUCERS[combine]
-        neutral = value(f, Const(reducer.identity(dtype), dtype))
-        llvm = f.ib.select(f.mask.llvm, llvm, f.splat(f.scalar(neutral)))
-    name = bool_arithmetic(combine) if dtype is bool_ else combine
-    n = f.lanes
-    while n > 1:
-        n //= 2
-        low, high = (
-            f.ib.shuffle_vector(
-                llvm, llvm, ir.VectorType(I32, n)([I32(i) for i in range(a, a + n)])
-            )
-            for a in (0, n)
-        )
-        llvm = apply(f, name, dtype, low, high)
-    return f.ib.extract_element(llvm, I32(0))
-
-
-def _update_by_lane(
-    f: Frame, stmt: Update, combine: str, at: tuple[Value, ...], new: Value
-) -> None:
-    """Lanes may hit the same cell, so they go one after the other."""
-    index = [f.vector(i) for i in at]
-    llvm, mask, lanes = f.vector(new), f.mask, f.lanes
-    f.lanes = 1
-    with f.masked(None):
-        for lane in range(lanes):
-            one = I32(lane)
-
-            def body(one: ir.Value = one) -> None:
-                cell_at = tuple(
-                    Value(i64, f.ib.extract_element(i, one), data=v.data)
-                    for i, v in zip(index, at, strict=True)
-                )
-                item = Value(new.dtype, f.ib.extract_element(llvm, one))
-                cell = emit_memory.load(f, stmt.buffer, cell_at)
-                emit_memory.store(f, stmt.buffer, cell_at, _combined(f, combine, cell, item))
-
-            if mask is None:
-                body()
-            else:
-                f.if_else(f.ib.extract_element(mask.llvm, one), body)
-    f.lanes = lanes

@@ -66,6 +66,12 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
         _scatter(f, storage, offset, raw)
 
 
+def address(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
+    """The address of a cell that is the same in all lanes, or of that of lane 0."""
+    storage = f.buffers[name]
+    return _pointer(f, storage, _offset(f, storage, indices))
+
+
 def shares_cell(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
     """Do all lanes address the same cell?"""
     return not _offset(f, f.buffers[name], indices).varies

@@ -4,7 +4,8 @@ A stamp is `clock + thread`; the clock moves on by the number of threads at ever
 every new block, so stamps of this epoch are those of at least `clock`, and stamps of this block
 those of at least `clock[BLOCK]`. Two threads that meet on a cell in one epoch, one of them
 writing, race whatever the values are; two blocks that meet on a cell of global memory do so at
-any time within a launch.
+any time within a launch. Reads may meet reads, and atomic updates atomic updates: each of these
+two kinds of company has shadows of its own.
 """
 
 from __future__ import annotations
@@ -29,21 +30,27 @@ from ..lower.ir import (
 
 EPOCH, BLOCK, LAUNCH = 0, 1, 2
 """Places in the clock buffer: when the epoch, the block and the launch began."""
+READERS, UPDATERS = ("reader", "other", "first"), ("updater", "other.updater", "first.updater")
+"""Roles of shadows: of two threads of this epoch, and of the first one of the launch."""
 KIND, BUFFER, CELL, ME, OTHER, HERE, AT_BLOCK = range(7)
 """Places in the report buffer, which holds the first race found; KIND 0 means none."""
-READ, WRITE, OVERWRITE, UNWRITTEN = 1, 2, 3, 4
+READ, WRITE, OVERWRITE, UNWRITTEN, READ_UPDATED, OVERWRITE_UPDATED = range(1, 7)
 """Kinds: reads what another wrote; writes what another wrote; writes what another read; reads
-shared memory that nobody wrote."""
+shared memory that nobody wrote; reads, or writes, what another updated atomically."""
 CLOCK = Buffer("clock.", i64, (3,), (1,), "param")
 REPORT = Buffer("report.", i64, (7,), (1,), "param")
 
 
 @dataclass(frozen=True, slots=True)
 class Shadows:
-    """The record of one buffer: last writer, two of this epoch's readers, the launch's first."""
+    """The record of one buffer: last writer, two of this epoch's readers, the launch's first.
+
+    A buffer that is updated atomically has the same of its updaters.
+    """
 
     buffer: Buffer
     number: int
+    atomic: bool = False
 
     @property
     def shared(self) -> bool:
@@ -54,13 +61,16 @@ class Shadows:
     def params(self) -> tuple[Buffer, ...]:
         """The shadow buffers, of the same shape as the buffer itself."""
         shape = self.buffer.shape
-        roles = ("writer", "reader", "other") if self.shared else (
-            "writer", "reader", "other", "first"
-        )  # fmt: skip
+        several = [READERS, UPDATERS] if self.atomic else [READERS]
+        roles = ["writer", *(role for group in several for role in self.stamped(group))]
         return tuple(
             Buffer(f"{self.buffer.name}.{role}.", i64, shape, contiguous(shape), "param")
             for role in roles
         )
+
+    def stamped(self, group: tuple[str, str, str]) -> tuple[str, ...]:
+        """The roles that are kept: other blocks never meet on shared memory."""
+        return group[:2] if self.shared else group
 
     def of(self, role: str, index: tuple[Expr, ...]) -> Access:
         """The shadow cell of a role."""
@@ -101,9 +111,10 @@ class _Recorder:
         match stmt:
             case Store(buffer, index, _) if buffer in self.shadows:
                 before.append(self.write(self.shadows[buffer], index))
-            case Update(buffer, index, _, _) if buffer in self.shadows:
+            case Update(buffer, index, _, _, atomic) if buffer in self.shadows:
                 # Whom a read meets, the write meets too.
-                before.append(self.write(self.shadows[buffer], index, updates=True))
+                record = self.update if atomic else self.write
+                before.append(record(self.shadows[buffer], index, updates=True))
         return block(*before, rebuild(stmt, self.stmt))
 
     def reads(self, expr: Expr) -> Iterator[Stmt]:
@@ -121,34 +132,45 @@ class _Recorder:
             yield self.read(self.shadows[expr.tensor], expr.indices)
 
     def read(self, to: Shadows, index: tuple[Expr, ...]) -> Stmt:
-        reader, other = to.of("reader", index), to.of("other", index)
         races = [self.written(to, index, READ)]
-        stamps: list[Stmt] = []
+        if to.atomic:
+            races += self.met(to, index, UPDATERS, READ_UPDATED)
         if to.shared:
             races.append(self.unwritten(to, index))
-        else:
-            first = to.of("first", index)
-            stamps.append(If(compare("lt", first, _clock(LAUNCH)), self.stamp(first)))
-        stamps.append(
-            If(
-                compare("lt", reader, _clock(EPOCH)),
-                self.stamp(reader),
-                If(compare("ne", reader, self.me), self.stamp(other)),
-            )
-        )
-        return block(self.report(to, index, races), *stamps)
+        return block(self.report(to, index, races), *self.join(to, index, READERS))
+
+    def update(self, to: Shadows, index: tuple[Expr, ...], updates: bool = True) -> Stmt:
+        """An atomic update, which meets writers and readers but not its like."""
+        races = [self.written(to, index, WRITE), *self.met(to, index, READERS, OVERWRITE)]
+        if to.shared:
+            races.append(self.unwritten(to, index))
+        return block(self.report(to, index, races), *self.join(to, index, UPDATERS))
 
     def write(self, to: Shadows, index: tuple[Expr, ...], updates: bool = False) -> Stmt:
-        races = [self.written(to, index, WRITE)]
-        for role in ("reader", "other"):
-            stamp = to.of(role, index)
-            races.append(_Race(self.now(stamp), OVERWRITE, stamp))
-        if not to.shared:
-            first = to.of("first", index)
-            races.append(_Race(_earlier(first), OVERWRITE, first))
-        elif updates:
+        races = [self.written(to, index, WRITE), *self.met(to, index, READERS, OVERWRITE)]
+        if to.atomic:
+            races += self.met(to, index, UPDATERS, OVERWRITE_UPDATED)
+        if to.shared and updates:
             races.append(self.unwritten(to, index))
         return block(self.report(to, index, races), self.stamp(to.of("writer", index)))
+
+    def met(
+        self, to: Shadows, index: tuple[Expr, ...], group: tuple[str, str, str], kind: int
+    ) -> list[_Race]:
+        """Another thread of such company was here in this epoch, or another block before."""
+        stamps = [to.of(role, index) for role in to.stamped(group)]
+        races = [_Race(self.now(stamp), kind, stamp) for stamp in stamps[:2]]
+        return races + [_Race(_earlier(first), kind, first) for first in stamps[2:]]
+
+    def join(self, to: Shadows, index: tuple[Expr, ...], group: tuple[str, str, str]) -> list[Stmt]:
+        """This thread joins such company."""
+        one, other, *first = (to.of(role, index) for role in to.stamped(group))
+        stamps: list[Stmt] = [
+            If(compare("lt", cell, _clock(LAUNCH)), self.stamp(cell)) for cell in first
+        ]
+        second = If(compare("ne", one, self.me), self.stamp(other))
+        stamps.append(If(compare("lt", one, _clock(EPOCH)), self.stamp(one), second))
+        return stamps
 
     def written(self, to: Shadows, index: tuple[Expr, ...], kind: int) -> _Race:
         """Another thread wrote in this epoch, or another block in this launch."""

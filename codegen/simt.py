@@ -29,6 +29,7 @@ from ..lower.ir import (
     Function,
     If,
     Let,
+    Prefetch,
     Stmt,
     Store,
     Update,
@@ -110,7 +111,9 @@ def _native(function: Function, *arrays: Array) -> None:
 
 def emulation(function: Function) -> Emulation:
     """The host code of a kernel in the form that `lower.passes.barriers` gives."""
-    shadows = tuple(Shadows(b, n) for n, b in enumerate(_written(function)))
+    shadows = tuple(
+        Shadows(b, n, _atomic(function, b.name)) for n, b in enumerate(_written(function))
+    )
     nests = tuple(map(launch_of, launches(function.body)))
     step = max((launch.block_size for launch in nests), default=1)
     builder = _Builder({s.buffer.name: s for s in shadows}, step)
@@ -129,6 +132,12 @@ def _written(function: Function) -> list[Buffer]:
         if isinstance(stmt, Alloc) and stmt.buffer.scope in ("shared", "heap"):
             found.append(stmt.buffer)
     return found
+
+
+def _atomic(function: Function, buffer: str) -> bool:
+    """Are there atomic updates of a buffer?"""
+    updates = (stmt for stmt in statements(function.body) if isinstance(stmt, Update))
+    return any(stmt.atomic and stmt.buffer == buffer for stmt in updates)
 
 
 class _Builder:
@@ -236,7 +245,9 @@ class _Cutter:
                 return Alloc(_on_host(buffer), block(poison(_on_host(buffer)), body))
             case Store(buffer, index, value) if buffer in self.copies:
                 return Store(buffer, (*self.mine(), *index), value)
-            case Update(buffer, index, reducer, value) if buffer in self.copies:
+            case Prefetch():
+                return Block(())
+            case Update(buffer, index, reducer, value, _) if buffer in self.copies:
                 return Update(buffer, (*self.mine(), *index), reducer, value)
         return new
 
@@ -274,6 +285,8 @@ _WORDS = {
     epochs.WRITE: "writes what {other} wrote, with no barrier between",
     epochs.OVERWRITE: "writes what {other} read, with no barrier between",
     epochs.UNWRITTEN: "reads what no thread of its block has written",
+    epochs.READ_UPDATED: "reads what {other} updated, with no barrier between",
+    epochs.OVERWRITE_UPDATED: "writes what {other} updated, with no barrier between",
 }
 
 

@@ -1,4 +1,4 @@
-"""Loop IR: what code generation sees. Eight statements over the shared scalar expressions.
+"""Loop IR: what code generation sees. Nine statements over the shared scalar expressions.
 
 Here `Index` is a loop variable or a `Let`, of type i64; a `Const` without a dtype is an i64 too;
 `Access` reads a buffer, by one index an axis; every other expression is typed, with explicit
@@ -110,13 +110,22 @@ class Store(Stmt):
 class Update(Stmt):
     """buffer[index] = combine(buffer[index], value), `reducer` giving combine.
 
-    Under a vector loop whose lanes share the cell, all lanes' values are combined into it.
+    Under a vector loop whose lanes share the cell, all lanes' values are combined into it. An
+    `atomic` one may meet others on the cell that run at once.
     """
 
     buffer: str
     index: tuple[Expr, ...]
     reducer: str
     value: Expr
+    atomic: bool = False
+
+
+@node
+class Prefetch(Stmt):
+    """Brings a cell (an `Access`) near, for it will be read soon; it is inside its buffer."""
+
+    cell: Expr
 
 
 @node
@@ -179,6 +188,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (*index, value)
         case Update(_, index, _, value):
             return (*index, value)
+        case Prefetch(cell):
+            return (cell,)
     return ()
 
 
@@ -199,8 +210,10 @@ def rebuild(
             return Alloc(buffer, inner(body))
         case Store(buffer, index, value):
             return Store(buffer, tuple(expr(e) for e in index), expr(value))
-        case Update(buffer, index, reducer, value):
-            return Update(buffer, tuple(expr(e) for e in index), reducer, expr(value))
+        case Update(buffer, index, reducer, value, atomic):
+            return Update(buffer, tuple(expr(e) for e in index), reducer, expr(value), atomic)
+        case Prefetch(cell):
+            return Prefetch(expr(cell))
     return stmt
 
 

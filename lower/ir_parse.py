@@ -19,6 +19,7 @@ from .ir import (
     Function,
     If,
     Let,
+    Prefetch,
     Stmt,
     Store,
     Update,
@@ -115,17 +116,22 @@ def _stmt(lines: list[_Line], at: int) -> tuple[Stmt, int]:
         line.open()
         body, at = _body(lines, at + 1, line.indent)
         return Alloc(buffer, body), at
+    ahead = line.take("prefetch")
     cell = line.expr()
     if not isinstance(cell, Access):
         raise line.error("a statement")
-    reducer = None if line.take("=") else line.name()
+    if ahead:
+        line.end()
+        return Prefetch(cell), at + 1
+    atomic = line.take("atomic")
+    reducer = None if not atomic and line.take("=") else line.name()
     if reducer is not None:
         line.expect("=")
     value = line.expr()
     line.end()
     if reducer is None:
         return Store(cell.tensor, cell.indices, value), at + 1
-    return Update(cell.tensor, cell.indices, reducer, value), at + 1
+    return Update(cell.tensor, cell.indices, reducer, value, atomic), at + 1
 
 
 def _for(lines: list[_Line], at: int) -> tuple[Stmt, int]:

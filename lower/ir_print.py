@@ -22,6 +22,7 @@ from .ir import (
     Function,
     If,
     Let,
+    Prefetch,
     Stmt,
     Store,
     Update,
@@ -70,8 +71,11 @@ def _lines(stmt: Stmt) -> list[tuple[int, str]]:
             return _under(f"alloc {print_buffer(buffer)}:", body)
         case Store(buffer, index, value):
             return [(0, f"{_cell(buffer, index)} = {print_expr(value)}")]
-        case Update(buffer, index, reducer, value):
-            return [(0, f"{_cell(buffer, index)} {reducer}= {print_expr(value)}")]
+        case Update(buffer, index, reducer, value, atomic):
+            how = f"atomic {reducer}" if atomic else reducer
+            return [(0, f"{_cell(buffer, index)} {how}= {print_expr(value)}")]
+        case Prefetch(cell):
+            return [(0, f"prefetch {print_expr(cell)}")]
         case Barrier():
             return [(0, "barrier")]
     raise InternalError(f"no loop IR statement: {stmt!r}")

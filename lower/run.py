@@ -15,7 +15,20 @@ from ..algo.errors import InternalError, UnsupportedError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, children, walk
 from ..algo.tensor_expr.operations import OPERATIONS
 from ..algo.tensor_expr.reducers import REDUCERS
-from .ir import Alloc, Barrier, Block, Buffer, For, Function, If, Let, Stmt, Store, Update
+from .ir import (
+    Alloc,
+    Barrier,
+    Block,
+    Buffer,
+    For,
+    Function,
+    If,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+)
 from .ir_print import print_expr
 
 _INFIX = {"and": "and", "or": "or"} | {
@@ -110,6 +123,8 @@ class _Source:
                 old = self.expr(Access(buffer, index))
                 new = _call(combine, [old, self.expr(value)], self)
                 self.store(pad, buffer, index, new)
+            case Prefetch(cell):
+                self.lines.append(f"{pad}{self.expr(cell)}")
             case Barrier():
                 raise UnsupportedError(
                     "the loop IR executor runs one thread after the other and so cannot run a "

@@ -28,13 +28,17 @@ from .ir import Alloc, Block, For, If, Let, Stmt, Store, Update, with_
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A read or write of a cell, the loops around it (outermost first) and what holds there."""
+    """A read or write of a cell, the loops around it (outermost first) and what holds there.
+
+    `atomic` ones are the updates of one reducer that may meet each other.
+    """
 
     buffer: str
     cell: tuple[Expr, ...]
     write: bool
     loops: tuple[For, ...]
     conditions: tuple[Expr, ...]
+    atomic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,11 @@ def touches(stmt: Stmt, at: Place) -> Iterator[Touch]:
             yield from reads(*index, value)
             cell = tuple(at.value(part) for part in index)
             if isinstance(stmt, Update):
-                yield Touch(buffer, cell, False, at.loops, at.conditions)
-            yield Touch(buffer, cell, True, at.loops, at.conditions)
+                atomic = stmt.reducer if stmt.atomic else None
+                yield Touch(buffer, cell, False, at.loops, at.conditions, atomic)
+                yield Touch(buffer, cell, True, at.loops, at.conditions, atomic)
+            else:
+                yield Touch(buffer, cell, True, at.loops, at.conditions)
 
 
 def _reads(expr: Expr, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> Iterator[Touch]:

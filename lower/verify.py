@@ -24,6 +24,7 @@ from .ir import (
     Function,
     If,
     Let,
+    Prefetch,
     Stmt,
     Store,
     Update,
@@ -102,6 +103,9 @@ class _Checker:
                 if isinstance(stmt, Update) and stmt.reducer not in REDUCERS:
                     raise _fail(stmt, f"{stmt.reducer} is no reducer")
                 self.check_cell(name, index, buffers, loops, stmt)
+            case Prefetch(cell):
+                if not isinstance(cell, Access):
+                    raise _fail(stmt, "what is prefetched is no cell of a buffer")
             case Barrier():
                 if not any(loop.kind.startswith("thread.") for loop in loops):
                     raise _fail(stmt, "a barrier is outside the loops over threads")

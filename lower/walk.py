@@ -17,6 +17,7 @@ from ..algo.isl import raw
 from ..algo.tensor_expr import build
 from ..algo.tensor_expr.affine import from_isl
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute, transform
+from ..sched.loop.carried import meets
 from ..sched.loop.nest import Loop, Nest, Stmt, loops
 from . import ir
 from .scan import Visit
@@ -40,7 +41,8 @@ def walk(
     for name, buffer in nest.buffers.items():
         if buffer.scope != "param":
             homes.setdefault(buffer.at, []).append(windows[name].stored)
-    walker = _Walker(nest, windows, named, homes, [])
+    atomic = frozenset(name for name, stmt in nest.stmts.items() if meets(nest, stmt))
+    walker = _Walker(nest, windows, named, homes, atomic, [])
     body = walker.within(None, walker.walk_all([node], _Here()))
     return body, walker.visits
 
@@ -62,6 +64,7 @@ class _Walker:
     windows: Mapping[str, Window]
     loops: Mapping[str, Loop]
     homes: Mapping[str | None, list[ir.Buffer]]
+    atomic: frozenset[str]
     visits: list[Visit]
 
     def within(self, loop: str | None, body: ir.Stmt) -> ir.Stmt:
@@ -186,7 +189,8 @@ class _Walker:
         index = tuple(substitute(e, dims) for e in lhs)
         if stmt.reducer is None:
             return ir.Store(stmt.buffer, index, place(stmt.value))
-        return ir.Update(stmt.buffer, index, stmt.reducer, place(stmt.value))
+        atomic = stmt.name in self.atomic
+        return ir.Update(stmt.buffer, index, stmt.reducer, place(stmt.value), atomic)
 
 
 def _in_lanes(stmt: ir.Stmt) -> ir.Stmt:

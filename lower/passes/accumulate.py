@@ -54,6 +54,7 @@ class _Use:
     looped: bool = False
     used: bool = False
     spoiled: bool = False
+    atomic: bool = False
 
 
 def accumulate(function: Function, machine: Machine) -> Function:
@@ -124,12 +125,13 @@ class _Accumulating:
             self.count += 1
             shape = (size,)
             lanes[cell] = Buffer(name, buffer.dtype, shape, contiguous(shape), "register", 64)
+        atomic = any(use.atomic for use in uses)
         identity = Const(REDUCERS[reducer].identity(buffer.dtype), buffer.dtype)
         before = [
             _each(b.name, b.shape[0], Store(b.name, (_lane(b),), identity)) for b in lanes.values()
         ]
         after = [
-            _combine(b, min(native, b.shape[0]), buffer.name, cell, reducer)
+            _combine(b, min(native, b.shape[0]), buffer.name, cell, reducer, atomic)
             for cell, b in lanes.items()
         ]
         middle = [_redirect(part, buffer.name, lanes, None) for part in parts]
@@ -179,8 +181,9 @@ def _collect(stmt: Stmt, buffer: Buffer, place: _Place, use: _Use) -> None:
     match stmt:
         case Store(name, _, _) if name == buffer.name:
             use.used = use.spoiled = True
-        case Update(name, index, reducer, _) if name == buffer.name:
+        case Update(name, index, reducer, _, atomic) if name == buffer.name:
             use.used = True
+            use.atomic |= atomic
             use.spoiled |= use.reducer not in (None, reducer)
             use.reducer = reducer
             _collect_cell(index, buffer, place, use)
@@ -256,7 +259,14 @@ def _each(name: str, count: int, body: Stmt) -> Stmt:
     return For(f"{name}.v", const(0), const(count), body, "vector")
 
 
-def _combine(lanes: Buffer, native: int, target: str, cell: tuple[Expr, ...], reducer: str) -> Stmt:
+def _combine(
+    lanes: Buffer,
+    native: int,
+    target: str,
+    cell: tuple[Expr, ...],
+    reducer: str,
+    atomic: bool,
+) -> Stmt:
     """All lanes' values into the cell: vectors first, then across the lanes of one."""
     lane = _lane(lanes)
     parts = [
@@ -268,7 +278,7 @@ def _combine(lanes: Buffer, native: int, target: str, cell: tuple[Expr, ...], re
         for start in range(native, lanes.shape[0], native)
     ]
     value = Access(lanes.name, (lane,))
-    return block(*parts, _each(lanes.name, native, Update(target, cell, reducer, value)))
+    return block(*parts, _each(lanes.name, native, Update(target, cell, reducer, value, atomic)))
 
 
 def _redirect(
@@ -277,7 +287,7 @@ def _redirect(
     match stmt:
         case For(var=var, kind="vector"):
             vector = var
-        case Update(buffer, index, reducer, value) if (
+        case Update(buffer, index, reducer, value, _) if (
             buffer == name and vector is not None and index in lanes
         ):
             return Update(lanes[index].name, (Index(vector),), reducer, value)

@@ -96,7 +96,7 @@ class _Placing:
         found = [t for t in self.touches(body, Place(self.loops)) if t.buffer not in shared]
         for touch in found:
             for other in found:
-                if touch.write and self.blocks.conflict(touch, other):
+                if touch.write and _race(self.blocks, touch, other):
                     raise ScheduleError(
                         f"{_cell(touch)} is written by one block and "
                         f"{'written' if other.write else 'read'} by another as {_cell(other)}, "
@@ -111,7 +111,7 @@ class _Placing:
         for early, depth in before.items():
             for late in late_ones:
                 fixed = {loop.var for loop in late.loops[:depth]} - set(self.threads)
-                if self.meeting.conflict(early, late, frozenset(fixed)):
+                if _race(self.meeting, early, late, frozenset(fixed)):
                     return early, late
         return None
 
@@ -173,6 +173,12 @@ class _Placing:
             not isinstance(item, Access) and (not isinstance(item, Index) or item.name in known)
             for item in walk(at.value(expr))
         )
+
+
+def _race(meeting: Meeting, a: Touch, b: Touch, fixed: frozenset[str] = frozenset()) -> bool:
+    """May the two meet, and does it matter? Atomic updates of one reducer may."""
+    together = a.atomic is not None and a.atomic == b.atomic
+    return not together and meeting.conflict(a, b, fixed)
 
 
 def _has_barrier(stmt: Stmt) -> bool:

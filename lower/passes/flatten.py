@@ -106,8 +106,8 @@ def _merged(function: Function, merges: Mapping[str, tuple[int, int]]) -> Functi
         match item:
             case Store(name, at, value):
                 return Store(name, index(name, at), value)
-            case Update(name, at, reducer, value):
-                return Update(name, index(name, at), reducer, value)
+            case Update(name, at, reducer, value, atomic):
+                return Update(name, index(name, at), reducer, value, atomic)
             case Alloc(old, body):
                 return Alloc(buffer(old), body)
         return item

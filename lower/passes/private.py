@@ -65,8 +65,8 @@ def private(buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[Fo
         match new:
             case Store(name, index, value) if name == buffer.name:
                 return Store(name, cell(index), value)
-            case Update(name, index, reducer, value) if name == buffer.name:
-                return Update(name, cell(index), reducer, value)
+            case Update(name, index, reducer, value, _) if name == buffer.name:
+                return Update(name, cell(index), reducer, value)  # its cells are one thread's
         return new
 
     return Alloc(small, stmt(body))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.expr import Expr
+from ...algo.tensor_expr.expr import Access, Expr
 from .dependences import Dependence, dependences
 from .names import index_of
 from .nest import Loop, Nest, Stmt, leaves, loops
@@ -130,9 +130,31 @@ def _sentence(tensor: str, loop: Loop, a: Touch, b: Touch, pair: Pair) -> str:
     )
 
 
+def atomic(a: Touch, b: Touch) -> bool:
+    """Are both atomic updates by one reducer, so that they may run at once?"""
+    updates = a.kind == b.kind == "update" and a.stmt.atomic and b.stmt.atomic
+    return updates and a.stmt.reducer == b.stmt.reducer
+
+
+def meets(nest: Nest, stmt: Stmt) -> bool:
+    """May iterations that run at once meet on an element by this atomic update?"""
+
+    def other(a: Touch, b: Touch) -> bool:
+        return stmt not in (a.stmt, b.stmt) or not atomic(a, b)
+
+    def found(loop: Loop) -> bool:
+        try:
+            return conflict(nest, loop, other, stmt.name) is not None
+        except ScheduleError:  # it could not be proved
+            return True
+
+    around = around_stmt(nest.tree, stmt.name) if stmt.atomic else []
+    return any(found(loop) for loop in around if loop.kind not in ("serial", "unroll", "vector"))
+
+
 def check_concurrent(nest: Nest, loop: Loop, who: str) -> None:
     """Raises unless the iterations of a loop may run at once, in any order."""
-    found = conflict(nest, loop, lambda a, b: False, who)
+    found = conflict(nest, loop, atomic, who)
     if found is not None:
         raise ScheduleError(f"{who}: {found}; {_remedy(nest, loop, found, who)}")
 
@@ -143,10 +165,24 @@ def _remedy(nest: Nest, loop: Loop, found: str, who: str) -> str:
     if loop.kind != "serial":
         return f"loop {loop.name} is {loop.kind}: its iterations run at once"
     instead = f"{verb} on {' or '.join(free)}" if free else ""
-    if "updated by" in found and "and by" in found:
-        rfactor = f"use rfactor({index_of(loop.name)})"
-        return f"{rfactor}, or {instead}" if instead else rfactor
+    if "updated by" in found and "and by" in found and not _combines(nest, loop):
+        index = index_of(loop.name)
+        ways = f"use rfactor({index})"
+        if "chosen by data" in found:
+            private = f"privatize({index}, copies=8) or " if verb == "parallel" else ""
+            ways = f"use {private}atomic({index})"
+        return f"{ways}, or {instead}" if instead else ways
     return f"use {instead}" if instead else "run the loop in order"
+
+
+def _combines(nest: Nest, loop: Loop) -> bool:
+    """Does a loop combine partial results, of which rfactor would make partial results again?"""
+    updates = [nest.stmts[name] for name in leaves(loop) if nest.stmts[name].reducer is not None]
+    return all(
+        isinstance(stmt.value, Access)
+        and stmt.value.tensor.startswith(f"{stmt.name.removesuffix('.update')}.rf")
+        for stmt in updates
+    )
 
 
 def _candidates(nest: Nest, loop: Loop) -> list[Loop]:
@@ -158,7 +194,7 @@ def _candidates(nest: Nest, loop: Loop) -> list[Loop]:
 
 def _is_free(nest: Nest, loop: Loop, who: str) -> bool:
     try:
-        return conflict(nest, loop, lambda a, b: False, who) is None
+        return conflict(nest, loop, atomic, who) is None
     except ScheduleError:
         return False
 
@@ -171,7 +207,7 @@ def check_lanes(nest: Nest, loop: Loop, who: str) -> None:
     """
 
     def horizontal(a: Touch, b: Touch) -> bool:
-        return (
+        return atomic(a, b) or (
             a.kind == b.kind == "update" and a.stmt is b.stmt and _one_element(nest, loop, a, who)
         )
 

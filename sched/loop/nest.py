@@ -28,6 +28,7 @@ class Stmt:
     `domain` is a tuple of affine conditions (compare expressions) over dims and sizes. `value`
     reads buffers by name. `instance` is the stage and its indices over dims (many to one where
     the stage is recomputed), or for a copy the tensor and the coordinates that are copied.
+    `atomic` updates of one buffer may run at once.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Stmt:
     reducer: str | None
     instance: tuple[str, tuple[Expr, ...]]
     loc: Loc | None = None
+    atomic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
+from .atomic import Atomic
 from .compute import ComputeAt, ComputeWith
 from .fuse import Fuse
 from .initial import initial
@@ -19,6 +20,7 @@ from .inline import Inline
 from .marks import Bind, Parallel, Unroll, Vectorize
 from .nest import Nest
 from .primitive import Primitive
+from .privatize import Privatize
 from .reorder import Reorder
 from .rfactor import Rfactor
 from .show import html, show
@@ -157,6 +159,14 @@ class Schedule:
         """Partial results for every iteration of a reduction's loop. See `Rfactor`."""
         return self.then(Rfactor(loop, into))
 
+    def privatize(self, loop: str, copies: int | None = None) -> Schedule:
+        """A reduction's loop in parallel, with private copies, combined after. See `Privatize`."""
+        return self.then(Privatize(loop, copies))
+
+    def atomic(self, target: str) -> Schedule:
+        """Makes the updates of a stage, or under a loop, atomic. See `Atomic`."""
+        return self.then(Atomic(target))
+
     def inline(self, stage: str) -> Schedule:
         """Computes a pointwise temporary wherever it is read. See `Inline`."""
         return self.then(Inline(stage))
@@ -274,6 +284,8 @@ PRIMITIVES = {
         ComputeWith,
         Inline,
         Rfactor,
+        Privatize,
+        Atomic,
         Reverse,
         Shift,
         Skew,

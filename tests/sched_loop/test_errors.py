@@ -10,13 +10,14 @@ import pytest
 from diptych.algo.errors import Error, ScheduleError
 from diptych.algo.location import Loc
 from diptych.algo.tensor_expr.parse import parse
-from diptych.sched.loop.schedule import Schedule
+from diptych.sched.loop.schedule import PRIMITIVES, Schedule
 
 
 def schedule(text: str) -> Schedule:
     return Schedule(parse(text, loc=Loc("mm.py", 9)))
 
 
+KNOWN = ", ".join(sorted(PRIMITIVES))
 MATMUL = "C[i,j] = sum(A[i,k] * B[k,j])"
 CHAIN = "t[i,j] = x[i,j] + 1\ny[i,j] = t[i,j] * 2"
 SHIFTED = "t[i] = x[i] * 2\ny[i] = t[i] + t[i+1]"
@@ -170,7 +171,7 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     "vectorize a scatter": (
         HIST, lambda s: s.vectorize("h.n"),
         "vectorize(h.n): an element of h, chosen by data, is updated by n=0 and by n=1 (mm.py:11); "
-        "use rfactor(n)",
+        "use atomic(n)",
     ),
     "parallel reduction": (
         MATMUL, lambda s: s.parallel("k"),
@@ -465,21 +466,15 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     ),
     "no such primitive": (
         MATMUL, lambda s: s.tensorize("k"),
-        "there is no primitive tensorize; this version has bind, compute_at, compute_with, fuse, "
-        "inline, parallel, reorder, reverse, rfactor, shift, skew, split, stage, tile, unroll, "
-        "vectorize",
+        f"there is no primitive tensorize; this version has {KNOWN}",
     ),
     "text of no such primitive": (
         MATMUL, lambda s: Schedule.parse(s.op, '.warp("k")'),
-        "there is no primitive warp; this version has bind, compute_at, compute_with, fuse, "
-        "inline, parallel, reorder, reverse, rfactor, shift, skew, split, stage, tile, unroll, "
-        "vectorize",
+        f"there is no primitive warp; this version has {KNOWN}",
     ),
     "text of a method that is no primitive": (
         MATMUL, lambda s: Schedule.parse(s.op, '.save("/tmp/x")'),
-        "there is no primitive save; this version has bind, compute_at, compute_with, fuse, "
-        "inline, parallel, reorder, reverse, rfactor, shift, skew, split, stage, tile, unroll, "
-        "vectorize",
+        f"there is no primitive save; this version has {KNOWN}",
     ),
     "text that computes": (
         MATMUL, lambda s: Schedule.parse(s.op, '.split("i", 2 * size)'),
