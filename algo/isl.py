@@ -235,18 +235,28 @@ def _parse(kind: Callable[[str], T], text: str) -> T:
     return made
 
 
+@contextmanager
+def building() -> Iterator[None]:
+    """Work on small objects that no quota bounds, inside or outside of one; others keep out."""
+    with _lock:
+        _context.set_max_operations(0)
+        try:
+            yield
+        except raw.Error as err:
+            raise InternalError(f"isl failed: {err}") from None
+        finally:
+            _context.set_max_operations(_active[0] if _active else 0)
+
+
 @lru_cache(maxsize=4096)
 def _read(kind: Callable[[str], Any], text: str) -> Any:
     # Remembered, because isl objects never change and schedules ask for the same ones again.
     # Lifted, because a quota that runs out inside the parser reads "syntax error".
-    with _lock:
-        _context.set_max_operations(0)
+    with building():
         try:
             return kind(text)
         except raw.Error:
             raise InternalError(f"isl cannot read: {text}") from None
-        finally:
-            _context.set_max_operations(_active[0] if _active else 0)
 
 
 def _is_spent() -> bool:

@@ -5,7 +5,10 @@ Only integers (index arithmetic) fold here; nothing is assumed of floats.
 
 from __future__ import annotations
 
-from .expr import Call, Const, Expr, Index, Size
+from collections.abc import Iterable
+from functools import reduce
+
+from .expr import Call, Const, Expr, Index, Size, walk
 
 
 def const(value: bool | int | float) -> Const:
@@ -87,6 +90,40 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
     if a is None or b is None:
         return b if a is None else a
     return a if a is b else Call("and", (a, b))
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    """The conjunction of conditions; true where there are none."""
+    found = list(conditions)
+    return reduce(lambda a, b: Call("and", (a, b)), found) if found else Const(True)
+
+
+def any_of(conditions: Iterable[Expr]) -> Expr:
+    """The disjunction of conditions; false where there are none."""
+    found = list(conditions)
+    return reduce(lambda a, b: Call("or", (a, b)), found) if found else Const(False)
+
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+_DUAL = {"and": "or", "or": "and"}
+
+
+def negation(cond: Expr) -> Expr:
+    """The opposite of a condition over integers, with `not` before nothing but other calls."""
+    done: dict[Expr, Expr] = {}
+    for item in walk(cond):
+        match item:
+            case Const(bool() as value, _):
+                done[item] = Const(not value)
+            case Call(op, (a, b)) if op in _OPPOSITE:
+                done[item] = Call(_OPPOSITE[op], (a, b))
+            case Call(op, (a, b)) if op in _DUAL:
+                done[item] = Call(_DUAL[op], (done[a], done[b]))
+            case Call("not", (a,)):
+                done[item] = a
+            case _:
+                done[item] = Call("not", (item,))
+    return done[cond]
 
 
 def conjuncts(cond: Expr | None) -> list[Expr]:

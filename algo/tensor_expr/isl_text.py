@@ -47,7 +47,7 @@ def to_isl(expr: Expr) -> str:
             return f"{op}({to_isl(a)}, {to_isl(b)})"
         case Call(op, (a, b)) if op in _INFIX:
             return f"({to_isl(a)} {_INFIX[op]} {to_isl(b)})"
-    raise OpError(_refusal(expr))
+    raise not_affine(expr)
 
 
 def _constant(expr: Expr) -> int | None:
@@ -63,15 +63,16 @@ def _division(op: str, text: str, by: int) -> str:
     return f"({text} mod {by})" if by > 0 else f"(-((-{text}) mod {-by}))"
 
 
-def _refusal(expr: Expr) -> str:
+def not_affine(expr: Expr) -> OpError:
+    """The error about an expression that isl cannot take, in the user's words."""
     from .printer import print_expr
 
     text = print_expr(expr)
     if isinstance(expr, Access):
-        return f"{text} depends on data, so it is not affine"
+        return OpError(f"{text} depends on data, so it is not affine")
     if isinstance(expr, Call) and expr.op in ("mul", "floordiv", "mod") and sizes_of([expr]):
-        return f"{text} is not affine while its sizes are symbols"
-    return f"{text} is not affine"
+        return OpError(f"{text} is not affine while its sizes are symbols")
+    return OpError(f"{text} is not affine")
 
 
 _OP: Any = isl.raw.ast_expr_op_type

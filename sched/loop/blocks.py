@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ...algo.errors import ScheduleError
-from ...algo.isl import make_map, raw
+from ...algo.isl import raw
+from ...algo.tensor_expr.build import const
+from ...algo.tensor_expr.points import mapping
 from .nest import Buffer, Loop, Nest, loops
-from .relations import domain, text
 from .storage import touching
 from .tree import around_loop, around_stmt, loop_named
 
@@ -56,7 +57,7 @@ def position(nest: Nest, name: str, axis: str, sizes: Sequence[str], space: str)
     if loop is None:
         if axis.startswith(THREAD) and stmt.reducer is None:
             return None
-        return make_map(stmt.dims, ["0"], domain(stmt), sizes, (space, ""))
+        return mapping(stmt.dims, [const(0)], stmt.domain, sizes, (space, ""))
     outer = around[: around.index(loop)]
     values = [_values(nest, [*outer, loop], other, sizes, "").range() for other in loop.values]
     every = reduce(raw.Set.union, values)
@@ -71,8 +72,8 @@ def position(nest: Nest, name: str, axis: str, sizes: Sequence[str], space: str)
 
 def _values(nest: Nest, chain: list[Loop], name: str, sizes: Sequence[str], space: str) -> raw.Map:
     stmt = nest.stmts[name]
-    images = [text(loop.values[name]) for loop in chain]
-    return make_map(stmt.dims, images, domain(stmt), sizes, (space, ""))
+    images = [loop.values[name] for loop in chain]
+    return mapping(stmt.dims, images, stmt.domain, sizes, (space, ""))
 
 
 def _down_to(nest: Nest, buffer: Buffer) -> list[Loop]:

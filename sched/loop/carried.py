@@ -14,7 +14,7 @@ from .dependences import Dependence, dependences
 from .names import index_of
 from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
-from .relations import from_data, primed, same_element, text
+from .relations import differ, from_data, same_element, second
 from .storage import reads
 from .tree import around_loop, around_stmt
 from .witness import Pair, at, element, first_pair, instance, value
@@ -34,8 +34,7 @@ def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
     src, dst = nest.stmts[dep.src], nest.stmts[dep.dst]
     # The reader is the first of the pair, so that the witness is the first reader that is wrong.
     order = relative(nest.tree, dst.name, src.name)
-    wrong = same_element(dep.touched, dep.written, primed(src.dims))
-    wrong += map(text, dep.guards)
+    wrong = [*same_element(dep.touched, dep.written, src.dims), *dep.guards]
     wrong += [same_iteration(loop, dst, src) for loop in _storage_loops(nest, src, order.loops)]
     wrong.append(runs_before(order, dst, src, or_same=True))
     found = first_pair(dst, src, wrong, who)
@@ -104,9 +103,8 @@ def conflict(nest: Nest, loop: Loop, skip: Callable[[Touch, Touch], bool], who: 
             for b in found[n:]:
                 if a.kind == b.kind == "read" or skip(a, b):
                     continue
-                wrong = same_element(a.cell, b.cell, primed(b.stmt.dims))
-                wrong += map(text, a.guards)
-                wrong += [text(guard, primed(b.stmt.dims)) for guard in b.guards]
+                wrong = [*same_element(a.cell, b.cell, b.stmt.dims), *a.guards]
+                wrong += [second(guard, b.stmt.dims) for guard in b.guards]
                 wrong += [same_iteration(item, a.stmt, b.stmt) for item in outer]
                 wrong.append(other_iteration(loop, a.stmt, b.stmt))
                 pair = first_pair(a.stmt, b.stmt, wrong, who)
@@ -230,8 +228,6 @@ def _one_element(nest: Nest, loop: Loop, touch: Touch, who: str) -> bool:
     if any(map(from_data, touch.cell)):
         return False
     stmt = touch.stmt
-    second = primed(stmt.dims)
     around = around_stmt(nest.tree, stmt.name)
     other = [same_iteration(item, stmt, stmt) for item in around if item is not loop]
-    differs = " or ".join(f"{text(e)} != {text(e, second)}" for e in touch.cell) or "1 = 0"
-    return first_pair(stmt, stmt, [*other, f"({differs})"], who) is None
+    return first_pair(stmt, stmt, [*other, differ(touch.cell, stmt.dims)], who) is None

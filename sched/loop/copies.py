@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from ...algo import isl
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.expr import Access, Expr, Index, indices_of, sizes_of
+from ...algo.tensor_expr.build import const
+from ...algo.tensor_expr.domains import within
+from ...algo.tensor_expr.expr import Access, Expr, Index, Range, indices_of, sizes_of
+from ...algo.tensor_expr.points import points
 from .layout import loop_names, loop_values
 from .names import index_of
 from .nest import Leaf, Loop, Nest, Stmt, Tree
 from .regions import Cell, region
-from .relations import primed, text
+from .relations import agree, differ, second
 from .storage import in_coordinates
 from .tree import around_stmt
 
@@ -99,19 +102,13 @@ def mirrored(
 
 def _tell_apart(values: Sequence[Expr], names: Sequence[str], shape: Sequence[Expr]) -> bool:
     """Do these values of loops differ for different elements?"""
-    second = primed(names)
-    marked = [f"{name}'" for name in names]
-    same = [f"{text(value)} = {text(value, second)}" for value in values]
-    differ = [f"{isl.ident(a)} != {isl.ident(b)}" for a, b in zip(names, marked, strict=True)]
-    apart = " or ".join(differ) or "1 = 0"
-    inside = [
-        f"0 <= {isl.ident(dim)} < {text(size)}"
-        for dims in (names, marked)
-        for dim, size in zip(dims, shape, strict=True)
-    ]
-    sizes = sizes_of([*values, *shape])
-    points = isl.make_set([*names, *marked], [*same, *inside, f"({apart})"], sizes)
-    return isl.is_empty(points) is isl.Answer.YES
+    dims = tuple(names)
+    inside = within(Range(dim, const(0), size) for dim, size in zip(dims, shape, strict=True))
+    inside += [second(condition, dims) for condition in inside]
+    apart = differ([Index(dim) for dim in dims], dims)
+    both = [*dims, *(f"{dim}'" for dim in dims)]
+    conditions = [*agree(values, dims), *inside, apart]
+    return isl.is_empty(points(both, conditions, sizes_of([*values, *shape]))) is isl.Answer.YES
 
 
 def copy(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...algo import isl
-from ...algo.tensor_expr.expr import Call, Const, Index, Size
+from ...algo.tensor_expr.expr import Call, Const, Expr, Index, Size
+from ...algo.tensor_expr.points import mapping
 from .nest import Loop, Nest, Stmt
-from .relations import domain, symbols, text
+from .relations import symbols
 
 EMPTY = (0, -1)
 """The span of a loop that never runs."""
@@ -26,7 +27,7 @@ def spans(nest: Nest, loop: Loop) -> tuple[int, int] | None:
         stmt = nest.stmts[name]
         found = _quick(stmt, value.name) if isinstance(value, Index) else None
         if found is None:
-            found = _by_isl(stmt, text(value))
+            found = _by_isl(stmt, value)
         if found is None:
             return None
         if found[0] <= found[1]:
@@ -50,14 +51,13 @@ def _quick(stmt: Stmt, dim: str) -> tuple[int, int] | None:
     return (max(low), min(high)) if low and high else None
 
 
-def _by_isl(stmt: Stmt, value: str) -> tuple[int, int] | None:
-    dims = [*stmt.dims, "value"]
-    points = isl.make_set(dims, [*domain(stmt), f"value = {value}"], symbols(stmt))
+def _by_isl(stmt: Stmt, value: Expr) -> tuple[int, int] | None:
+    values = mapping(stmt.dims, [value], stmt.domain, symbols(stmt))
     try:
         with isl.quota():
-            if points.is_empty():
+            if values.is_empty():
                 return EMPTY
-            last = points.project_out(isl.raw.dim_type.set, 0, len(dims) - 1)
+            last = values.range()
             low, high = last.dim_min_val(0), last.dim_max_val(0)
             if not (low.is_int() and high.is_int()):
                 return None

@@ -9,23 +9,26 @@ GPU of the same block (`blocks`). Then the piece holds the newest value, by indu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.isl import raw
-from ...algo.tensor_expr.expr import Expr
+from ...algo.tensor_expr.build import compare, const
+from ...algo.tensor_expr.expr import Expr, Index
+from ...algo.tensor_expr.points import mapping, points
 from .blocks import dividing, position
+from .last_write import QUOTA, Event, Question, first, last_writes, lost, stale, union
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
-from .relations import domain, from_data, primed, symbols, text
+from .order import same_iteration
+from .relations import from_data, symbols
 from .storage import in_coordinates, reads
-from .tree import around_stmt
+from .tree import around_loop, loop_named
 from .witness import at, element, instance
 
 END = "end"
 """Stands for the caller, who reads the outputs when everything has run."""
-QUOTA = 4 * isl.QUOTA
 
 
 @dataclass(frozen=True)
@@ -87,140 +90,121 @@ def is_copy(nest: Nest, stmt: Stmt) -> bool:
 
 
 def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> None:
-    sizes = symbols(reader.stmt, *(s.stmt for s in sources), *nest.stmts.values())
-    times = _times(nest.tree, [*sources, reader])
+    ask = _question(nest, reader, sources)
+    remedy = ""
     try:
-        with isl.quota(QUOTA):
-            order = _union(_map(r, times[r], sizes) for r in (*sources, reader))
-            writes = _union(_map(s, [text(e) for e in s.cell], sizes) for s in sources)
-            flow = _flow(_reading(nest, reader, sizes), writes, order)
-            stale = flow.get_must_no_source().domain()
-            problem, remedy = "which nothing has written yet", ""
-            if stale.is_empty():
-                same = _union(
-                    _same_storage(nest, reader, s, sizes)
-                    for s in sources
-                    if s.buffer == reader.buffer
-                )
-                last = flow.get_must_dependence().reverse()
-                stale = last.subtract(same).domain()
-                problem, remedy = "which does not hold the newest value", ""
-                for axis in dividing(nest).get(reader.buffer, ()):
-                    if stale.is_empty():
-                        stale = _elsewhere(nest, reader, sources, last, axis, sizes)
-                        problem, remedy = _another(nest, reader.buffer, axis)
-            if stale.is_empty():
-                return
-            point = _first(stale, reader.stmt.dims)
+        found = stale(ask)
+        for axis in dividing(nest).get(reader.buffer, ()):
+            if found is None:
+                problem, remedy = _another(nest, reader.buffer, axis)
+                with isl.quota(QUOTA):
+                    wrong = _elsewhere(nest, ask, reader, sources, axis)
+                    if not wrong.is_empty():
+                        found = problem, first(wrong, ask.reader.dims)
     except isl.Exhausted:
         raise ScheduleError(
             f"{who}: could not prove which value {reader.buffer} holds when {reader.stmt.name} "
             f"reads it{at(reader.stmt)}; another loop, or sizes that are given, may help"
         ) from None
-    cell = element(reader.buffer, reader.cell, point, point)
-    stmt = reader.stmt
+    if found is None:
+        return
+    problem, point = found
+    stmt, cell = reader.stmt, element(reader.buffer, reader.cell, point, point)
     who_reads = stmt.name if is_copy(nest, stmt) else instance(stmt, point, point)
     raise ScheduleError(f"{who}: {who_reads} reads {cell}, {problem}{at(stmt)}{remedy}")
 
 
+def _question(nest: Nest, reader: Role, sources: list[Role]) -> Question:
+    times = _times(nest.tree, [*sources, reader])
+    shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
+    return Question(
+        _reading(_event(reader, times), shape),
+        tuple(_event(source, times) for source in sources),
+        frozenset(n for n, source in enumerate(sources) if source.buffer == reader.buffer),
+        tuple(_together(nest, reader, source) for source in sources),
+        tuple(symbols(reader.stmt, *(s.stmt for s in sources), *nest.stmts.values())),
+    )
+
+
+def _event(role: Role, times: Mapping[Role, tuple[Expr, ...]]) -> Event:
+    stmt = role.stmt
+    return Event(role.space, stmt.dims, (*stmt.domain, *role.guards), role.cell, times[role])
+
+
+def _reading(event: Event, shape: Sequence[Expr]) -> Event:
+    """A read in bounds, and all along a dimension in which data decide what is read.
+
+    A guard that is not affine may leave out what is not in bounds.
+    """
+    cell = tuple(Index(f"e{n}@") if from_data(part) else part for n, part in enumerate(event.cell))
+    free = tuple(part.name for part in cell if isinstance(part, Index) and part.name[-1] == "@")
+    inside = [
+        condition
+        for part, size in zip(cell, shape, strict=True)
+        for condition in (compare("ge", part, const(0)), compare("lt", part, size))
+    ]
+    domain = tuple(dict.fromkeys([*event.domain, *inside]))
+    return replace(event, dims=(*event.dims, *free), domain=domain, cell=cell)
+
+
 def _check_end(nest: Nest, tensor: str, sources: list[Role], who: str) -> None:
     """Raises unless the caller's array holds the last value of every element in the end."""
-    sizes = symbols(*(s.stmt for s in sources))
     times = _times(nest.tree, sources)
     rank = nest.buffers[tensor].rank
-    cell = [f"d{n}" for n in range(rank)]
+    cell = tuple(f"d{n}" for n in range(rank))
+    last = (const(1), *[const(0)] * (max(map(len, times.values())) - 1))
+    events = [_event(source, times) for source in sources]
+    there = frozenset(n for n, source in enumerate(sources) if source.buffer == tensor)
+    true = frozenset(n for n, source in enumerate(sources) if not is_copy(nest, source.stmt))
+    sizes = tuple(symbols(*(s.stmt for s in sources)))
+    reader = Event(END, cell, (), tuple(map(Index, cell)), last)
     try:
-        with isl.quota(QUOTA):
-            last = ["1", *["0"] * (max(map(len, times.values())) - 1)]
-            order = _union(_map(s, times[s], sizes) for s in sources)
-            order = order.union(isl.make_map(cell, last, (), sizes, (END, "")).to_union_map())
-            writes = _union(_map(s, [text(e) for e in s.cell], sizes) for s in sources)
-            reading = isl.make_map(cell, cell, (), sizes, (END, "")).to_union_map()
-            true = [s for s in sources if not is_copy(nest, s.stmt)]
-            written = _union(_map(s, [text(e) for e in s.cell], sizes) for s in true).range()
-            flow = _flow(reading.intersect_range(written), writes, order)
-            there = [s for s in sources if s.buffer == tensor]
-            same = _union(_map(s, cell, sizes).domain().identity() for s in there).range()
-            good = flow.get_must_dependence().intersect_domain(same).range()
-            stale = reading.intersect_range(written).domain().subtract(good)
-            if stale.is_empty():
-                return
-            point = _first(stale, cell)
+        point = lost(reader, tuple(events), there, true, sizes)
     except isl.Exhausted:
         raise ScheduleError(
             f"{who}: could not prove that {tensor} holds its last values in the end; "
             "another loop, or sizes that are given, may help"
         ) from None
-    shown = ",".join(str(point[dim]) for dim in cell)
-    raise ScheduleError(f"{who}: {tensor}[{shown}] does not hold its last value in the end")
+    if point is not None:
+        shown = ",".join(str(point[dim]) for dim in cell)
+        raise ScheduleError(f"{who}: {tensor}[{shown}] does not hold its last value in the end")
 
 
-def _flow(sink: raw.UnionMap, source: raw.UnionMap, order: raw.UnionMap) -> raw.UnionFlow:
-    access = raw.UnionAccessInfo.from_sink(sink).set_must_source(source)
-    return access.set_schedule_map(order).compute_flow()
+def _together(nest: Nest, reader: Role, writer: Role) -> tuple[Expr, ...] | None:
+    """The conditions that a writer runs in the same iteration of the loop of the reader's buffer.
 
-
-def _map(role: Role, images: Sequence[str], sizes: Sequence[str]) -> raw.UnionMap:
-    spaces = (role.space, "")
-    return isl.make_map(role.stmt.dims, images, domain(role.stmt), sizes, spaces).to_union_map()
-
-
-def _reading(nest: Nest, reader: Role, sizes: Sequence[str]) -> raw.UnionMap:
-    """From instances to the elements read; all along a dimension that data decide."""
-    shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
-    images = [isl.ident(f"e{n}@") for n in range(len(reader.cell))]
-    conditions = [*domain(reader.stmt), *map(text, reader.guards)]
-    for image, part, size in zip(images, reader.cell, shape, strict=True):
-        # In bounds, for a guard that is not affine may leave out what is not.
-        conditions.append(f"0 <= {image} < {text(size)}")
-        if not from_data(part):
-            conditions.append(f"{image} = {text(part)}")
-    spaces = (reader.space, "")
-    return isl.make_map(reader.stmt.dims, images, conditions, sizes, spaces).to_union_map()
-
-
-def _same_storage(nest: Nest, reader: Role, writer: Role, sizes: Sequence[str]) -> raw.UnionMap:
-    """From reads to the instances of a writer in the same iteration of the buffer's loop."""
+    None where it is not under that loop.
+    """
     at_loop = nest.buffers[reader.buffer].at
-    second = primed(writer.stmt.dims)
-    conditions = []
-    if at_loop is not None:
-        theirs = {loop.name: loop for loop in around_stmt(nest.tree, writer.stmt.name)}
-        mine = around_stmt(nest.tree, reader.stmt.name)
-        depth = [loop.name for loop in mine].index(at_loop) + 1
-        for loop in mine[:depth]:
-            if not _follows(loop, [reader, writer]):
-                y = text(theirs[loop.name].values[writer.stmt.name], second)
-                conditions.append(f"{text(loop.values[reader.stmt.name])} = {y}")
-    dims = [dim + "'" for dim in writer.stmt.dims]
-    images = [isl.ident(dim) for dim in dims]
-    source = isl.tuple_text(reader.stmt.dims, reader.space)
-    target = f"{isl.ident(writer.space)}[{', '.join(images)}]"
-    such = f" : {' and '.join(conditions)}" if conditions else ""
-    params = f"[{', '.join(map(isl.ident, sizes))}] -> " if sizes else ""
-    return isl.parse_union_map(f"{params}{{ {source} -> {target}{such} }}")
+    if at_loop is None:
+        return ()
+    loops = [*around_loop(nest.tree, at_loop), loop_named(nest.tree, at_loop)]
+    if writer.stmt.name not in loops[-1].values:
+        return None
+    return tuple(
+        same_iteration(loop, reader.stmt, writer.stmt)
+        for loop in loops
+        if not _follows(loop, [reader, writer])
+    )
 
 
 def _elsewhere(
-    nest: Nest,
-    reader: Role,
-    writers: list[Role],
-    last: raw.UnionMap,
-    axis: str,
-    sizes: Sequence[str],
+    nest: Nest, ask: Question, reader: Role, writers: list[Role], axis: str
 ) -> raw.UnionSet:
     """The reads whose last writer ran at another position on a GPU axis.
 
     A writer whose position lowering chooses runs at the first of its readers, at best.
     """
-    none = isl.parse_union_map("{ }")
+    none, last, sizes = union(()), last_writes(ask)[1], ask.sizes
     here = position(nest, reader.stmt.name, axis, sizes, reader.space)
     if here is None:
         return none.domain()
-    reads = here.to_union_map()
+    dims = [Index(dim) for dim in reader.stmt.dims]  # of those of the question
+    there_too = (reader.space, reader.space)
+    reads = mapping(ask.reader.dims, dims, (), sizes, there_too).apply_range(here).to_union_map()
     wrong = none
     for writer in writers:
-        instances = _map(writer, ["0"], sizes).domain()
+        instances = points(writer.stmt.dims, writer.stmt.domain, sizes, writer.space)
         seen = last.intersect_range(instances)
         there = position(nest, writer.stmt.name, axis, sizes, writer.space)
         wanted = seen.reverse().apply_range(reads)
@@ -241,21 +225,6 @@ def _another(nest: Nest, buffer: str, axis: str) -> tuple[str, str]:
     )
 
 
-def _union(parts: Iterable[raw.UnionMap]) -> raw.UnionMap:
-    total = isl.parse_union_map("{ }")
-    for part in parts:
-        total = total.union(part)
-    return total
-
-
-def _first(points: raw.UnionSet, dims: Sequence[str]) -> dict[str, int]:
-    """Values of the dims (and sizes) at the first of the points."""
-    some = points.get_set_list().get_at(0)
-    for n, dim in enumerate(dims):
-        some = some.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
-    return isl.first_point(some) or {}
-
-
 def _follows(loop: Loop, roles: Sequence[Role]) -> bool:
     """Does the cell determine the loop's value, in one way for all roles under the loop?
 
@@ -266,14 +235,14 @@ def _follows(loop: Loop, roles: Sequence[Role]) -> bool:
     return None not in seen and len(seen) <= 1
 
 
-def _times(tree: Tree, roles: Sequence[Role]) -> dict[Role, list[str]]:
+def _times(tree: Tree, roles: Sequence[Role]) -> dict[Role, tuple[Expr, ...]]:
     """When each role runs: 0, then positions in sequences and values of loops, outermost first.
 
     Last comes 0 for reads and 1 for writes: within an instance all reads come first. Loops that
     decide nothing are left out.
     """
     named = {role.stmt.name for role in roles}
-    times: dict[Role, list[str]] = {role: ["0"] for role in roles}
+    times: dict[Role, list[Expr]] = {role: [const(0)] for role in roles}
 
     def walk(part: Tree) -> None:
         if isinstance(part, Seq):
@@ -282,19 +251,19 @@ def _times(tree: Tree, roles: Sequence[Role]) -> dict[Role, list[str]]:
                 if sum(map(bool, below)) > 1:
                     for role in roles:
                         if role.stmt.name in below[n]:
-                            times[role].append(str(n))
+                            times[role].append(const(n))
                 if below[n]:
                     walk(item)
         elif isinstance(part, Loop):
             if not _follows(part, roles):
                 for role in roles:
                     if role.stmt.name in part.values:
-                        times[role].append(text(part.values[role.stmt.name]))
+                        times[role].append(part.values[role.stmt.name])
             walk(part.body)
 
     walk(tree)
     depth = max(map(len, times.values()))
     return {
-        role: [*time, *["0"] * (depth - len(time)), "0" if role.mark else "1"]
+        role: (*time, *[const(0)] * (depth - len(time)), const(0 if role.mark else 1))
         for role, time in times.items()
     }

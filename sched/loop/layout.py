@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from ...algo import isl
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.build import add, const, floordiv, mod, mul, sub
+from ...algo.tensor_expr.build import add, compare, const, floordiv, mod, mul, sub
 from ...algo.tensor_expr.expr import Call, Expr, Index, substitute
-from .relations import primed, text
+from ...algo.tensor_expr.points import points
+from .relations import agree, differ
 
 _OPERATORS = {
     ast.Add: add,
@@ -56,13 +57,11 @@ def _axis(axis: str, known: dict[str, Expr], who: str) -> Expr:
 def _check_injective(
     layout: tuple[Expr, ...], axes: Sequence[str], names: Sequence[str], who: str
 ) -> None:
-    dims = [f"d{n}" for n in range(len(names))]
-    second = primed(dims)
+    dims = tuple(f"d{n}" for n in range(len(names)))
     both = [*dims, *(f"{dim}'" for dim in dims)]
-    same = [f"{text(axis)} = {text(axis, second)}" for axis in layout]
-    positive = [f"{isl.ident(dim)} >= 0" for dim in both]
-    differs = " or ".join(f"{dim} != {isl.ident(dim + chr(39))}" for dim in dims) or "1 = 0"
-    found = isl.first_point(isl.make_set(both, [*same, *positive, f"({differs})"]))
+    positive = [compare("ge", Index(dim), const(0)) for dim in both]
+    apart = differ([Index(dim) for dim in dims], dims)
+    found = isl.first_point(points(both, [*agree(layout, dims), *positive, apart]))
     if found is not None:
         one, two = (",".join(str(found[d + mark]) for d in dims) for mark in ("", "'"))
         raise ScheduleError(

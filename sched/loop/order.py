@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...algo.tensor_expr.build import all_of, any_of, compare
+from ...algo.tensor_expr.expr import Expr
 from .nest import Loop, Seq, Stmt, Tree
-from .relations import primed, text
+from .relations import second
 from .tree import way_to
 
 
@@ -38,30 +40,28 @@ def relative(tree: Tree, a: str, b: str) -> Relative:
     return Relative(tuple(shared), None)
 
 
-def same_iteration(loop: Loop, a: Stmt, b: Stmt) -> str:
+def same_iteration(loop: Loop, a: Stmt, b: Stmt) -> Expr:
     """The condition that an instance of `a` and one of `b` (primed) share the loop's iteration."""
-    x, y = _values(loop, a, b)
-    return f"{x} = {y}"
+    return compare("eq", *_values(loop, a, b))
 
 
-def other_iteration(loop: Loop, a: Stmt, b: Stmt) -> str:
+def other_iteration(loop: Loop, a: Stmt, b: Stmt) -> Expr:
     """The condition that they lie in different iterations of the loop."""
-    x, y = _values(loop, a, b)
-    return f"{x} != {y}"
+    return compare("ne", *_values(loop, a, b))
 
 
-def runs_before(order: Relative, a: Stmt, b: Stmt, *, or_same: bool = False) -> str:
+def runs_before(order: Relative, a: Stmt, b: Stmt, *, or_same: bool = False) -> Expr:
     """The condition that an instance of `a` runs before one of `b` (primed).
 
     `or_same` counts an instance as running before itself.
     """
     levels = [_values(loop, a, b) for loop in order.loops]
-    equal = [f"{x} = {y}" for x, y in levels]
-    ways = [[*equal[:n], f"{x} < {y}"] for n, (x, y) in enumerate(levels)]
+    equal = [compare("eq", x, y) for x, y in levels]
+    ways = [all_of([*equal[:n], compare("lt", x, y)]) for n, (x, y) in enumerate(levels)]
     if order.first or (order.first is None and or_same):
-        ways.append([*equal, "0 = 0"])
-    return " or ".join(f"({' and '.join(way)})" for way in ways) or "1 = 0"
+        ways.append(all_of(equal))
+    return any_of(ways)
 
 
-def _values(loop: Loop, a: Stmt, b: Stmt) -> tuple[str, str]:
-    return text(loop.values[a.name]), text(loop.values[b.name], primed(b.dims))
+def _values(loop: Loop, a: Stmt, b: Stmt) -> tuple[Expr, Expr]:
+    return loop.values[a.name], second(loop.values[b.name], b.dims)

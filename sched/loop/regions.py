@@ -13,10 +13,12 @@ from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.affine import from_isl
-from ...algo.tensor_expr.build import conjuncts, floordiv, mul, sub
-from ...algo.tensor_expr.expr import Call, Const, Expr, Index, Size, sizes_of
+from ...algo.tensor_expr.build import compare, conjuncts, const, floordiv, mul, sub
+from ...algo.tensor_expr.domains import within
+from ...algo.tensor_expr.expr import Call, Const, Expr, Index, Range, Size, sizes_of
+from ...algo.tensor_expr.points import points
 from .nest import Loop, Nest, Stmt
-from .relations import domain, from_data, symbols, text
+from .relations import from_data, symbols
 
 Cell = tuple[Expr, ...]
 
@@ -84,7 +86,7 @@ def _touched(
 ) -> raw.Set:
     """The elements of one access: its instances with the dims of the result, those projected on."""
     outer, coordinates = names
-    conditions = domain(stmt)
+    conditions = list(stmt.domain)
     blocks: dict[Expr, Expr] = {}
     for loop, dim in zip(around, outer, strict=True):
         value = loop.values[stmt.name]
@@ -94,44 +96,42 @@ def _touched(
             case Call("mod", (whole, by)) if floordiv(whole, by) in blocks:
                 # i % 8 is i - 8*io: without a division isl finds that the block is convex.
                 value = sub(whole, mul(by, blocks[floordiv(whole, by)]))
-        conditions.append(f"{isl.ident(dim + '@')} = {text(value)}")
+        conditions.append(compare("eq", Index(dim + "@"), value))
     for part, dim, size in zip(cell, coordinates, shape, strict=True):
-        dim = isl.ident(dim + "@")
-        known = f"0 <= {dim} < {text(size)}" if from_data(part) else f"{dim} = {text(part)}"
-        conditions.append(known)
+        if from_data(part):
+            conditions += within([Range(dim + "@", const(0), size)])
+        else:
+            conditions.append(compare("eq", Index(dim + "@"), part))
     # Marked, for the statement may have dims of these names.
     result = [dim + "@" for dim in (*outer, *coordinates)]
-    points = isl.make_set([*stmt.dims, *result], conditions, sizes)
-    points = points.project_out(raw.dim_type.set, 0, len(stmt.dims))
+    found = points([*stmt.dims, *result], conditions, sizes)
+    found = found.project_out(raw.dim_type.set, 0, len(stmt.dims))
     for n, dim in enumerate((*outer, *coordinates)):
-        points = points.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
-    return points
+        found = found.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
+    return found
 
 
 def _inside(
     names: tuple[tuple[str, ...], tuple[str, ...]], shape: Sequence[Expr], sizes: Sequence[str]
 ) -> raw.Set:
     outer, coordinates = names
-    bounds = [
-        f"0 <= {isl.ident(dim)} < {text(size)}"
-        for dim, size in zip(coordinates, shape, strict=True)
-    ]
-    return isl.make_set([*outer, *coordinates], bounds, sizes)
+    ranges = [Range(dim, const(0), size) for dim, size in zip(coordinates, shape, strict=True)]
+    return points([*outer, *coordinates], within(ranges), sizes)
 
 
-def _is_plain(points: raw.Set) -> bool:
+def _is_plain(found: raw.Set) -> bool:
     """Is it one convex set without divisions, which becomes simple loop bounds?"""
-    return points.n_basic_set() <= 1 and not points.involves_locals()
+    return found.n_basic_set() <= 1 and not found.involves_locals()
 
 
-def _conditions(points: raw.Set, dims: Sequence[str]) -> tuple[Expr, ...]:
+def _conditions(found: raw.Set, dims: Sequence[str]) -> tuple[Expr, ...]:
     """The conditions of a set as expressions over its dims and sizes."""
     known = set(dims)
-    flat = points.move_dims(
-        raw.dim_type.param, points.dim(raw.dim_type.param), raw.dim_type.set, 0, len(dims)
+    flat = found.move_dims(
+        raw.dim_type.param, found.dim(raw.dim_type.param), raw.dim_type.set, 0, len(dims)
     ).params()
     ast = raw.AstBuild.from_context(isl.parse_set("{ : }")).expr_from_set(flat)
-    found = from_isl(ast, lambda name: Index(name) if name in known else Size(name))
-    if isinstance(found, Const):  # isl's 0 and 1 for no points and for all
-        return () if found.value else (Const(False),)
-    return tuple(conjuncts(found))
+    condition = from_isl(ast, lambda name: Index(name) if name in known else Size(name))
+    if isinstance(condition, Const):  # isl's 0 and 1 for no points and for all
+        return () if condition.value else (Const(False),)
+    return tuple(conjuncts(condition))

@@ -1,4 +1,4 @@
-"""Statements of a nest as isl text: domains, elements touched, values of loops.
+"""Statements of a nest as conditions: domains, elements touched, values of loops.
 
 A question about two instances is a set over the dims of both: the first statement's dims keep
 their names and the second's are marked with a prime.
@@ -10,43 +10,41 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ...algo import isl
-from ...algo.tensor_expr.affine import to_isl
+from ...algo.tensor_expr.build import any_of, compare
 from ...algo.tensor_expr.expr import Access, Expr, Index, sizes_of, substitute, walk
+from ...algo.tensor_expr.points import points
 from .nest import Stmt
 
 
-def primed(dims: Iterable[str]) -> dict[Expr, Expr]:
-    """The renaming that tells the second of two instances from the first."""
-    return {Index(dim): Index(dim + "'") for dim in dims}
+@lru_cache(maxsize=1 << 14)
+def second(expr: Expr, dims: tuple[str, ...]) -> Expr:
+    """An expression over `dims` at the second of two instances."""
+    return substitute(expr, {Index(dim): Index(dim + "'") for dim in dims})
 
 
-def text(expr: Expr, names: dict[Expr, Expr] | None = None) -> str:
-    """An affine expression or condition as isl text, its indices renamed."""
-    return to_isl(substitute(expr, names or {}))
-
-
+@lru_cache(maxsize=1 << 14)
 def from_data(expr: Expr) -> bool:
     """Does the value of an index expression depend on what a tensor holds?"""
     return any(isinstance(item, Access) for item in walk(expr))
 
 
-def domain(stmt: Stmt, names: dict[Expr, Expr] | None = None) -> list[str]:
-    """The conditions of a statement's domain."""
-    return [text(condition, names) for condition in stmt.domain]
+def same_element(a: Sequence[Expr], b: Sequence[Expr], dims: tuple[str, ...]) -> list[Expr]:
+    """Conditions under which an access and one of the second instance may touch one element.
 
-
-def same_element(
-    a: Sequence[Expr], b: Sequence[Expr], second: dict[Expr, Expr] | None = None
-) -> list[str]:
-    """Conditions under which two accesses may touch one element.
-
-    A coordinate that depends on data may be any, so it excludes nothing.
+    A coordinate that depends on data may be any, so it excludes nothing. `dims` are the second's.
     """
-    return [
-        f"{text(x)} = {text(y, second)}"
-        for x, y in zip(a, b, strict=True)
-        if not from_data(x) and not from_data(y)
-    ]
+    known = [(x, y) for x, y in zip(a, b, strict=True) if not from_data(x) and not from_data(y)]
+    return [compare("eq", x, second(y, dims)) for x, y in known]
+
+
+def differ(exprs: Sequence[Expr], dims: tuple[str, ...]) -> Expr:
+    """The condition that some expression has another value at the second of two instances."""
+    return any_of(compare("ne", expr, second(expr, dims)) for expr in exprs)
+
+
+def agree(exprs: Sequence[Expr], dims: tuple[str, ...]) -> list[Expr]:
+    """The conditions that every expression has the same value at two instances."""
+    return [compare("eq", expr, second(expr, dims)) for expr in exprs]
 
 
 def symbols(*stmts: Stmt) -> list[str]:
@@ -63,8 +61,8 @@ def _symbols(stmt: Stmt) -> tuple[str, ...]:
     return tuple(sizes_of((*stmt.domain, *stmt.lhs, stmt.value)))
 
 
-def pairs(a: Stmt, b: Stmt, conditions: Iterable[str], sizes: Sequence[str]) -> isl.raw.Set:
+def pairs(a: Stmt, b: Stmt, conditions: Iterable[Expr], sizes: Sequence[str]) -> isl.raw.Set:
     """The pairs of instances of `a` and of `b` (primed) in their domains with `conditions`."""
-    second = primed(b.dims)
-    dims = [*a.dims, *(dim + "'" for dim in b.dims)]
-    return isl.make_set(dims, [*domain(a), *domain(b, second), *conditions], sizes)
+    dims = (*a.dims, *(dim + "'" for dim in b.dims))
+    theirs = [second(condition, b.dims) for condition in b.domain]
+    return points(dims, [*a.domain, *theirs, *conditions], sizes)

@@ -24,7 +24,7 @@ from .initial import statement
 from .names import find_loop, fresh, index_of, prefix, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
-from .relations import primed, text
+from .relations import agree, differ
 from .storage import in_coordinates, place, repeats
 from .tree import around_stmt, seq
 from .validate import check_storage
@@ -269,11 +269,8 @@ def _place(stmt: Stmt, chain: list[Loop], follow: Follow, inner: tuple[Loop, ...
 
 def _tell_apart(stmt: Stmt, values: list[Expr]) -> bool:
     """Do these values of loops differ for different instances?"""
-    second = primed(stmt.dims)
-    same = [f"{text(value)} = {text(value, second)}" for value in values]
-    differ = [f"{text(Index(dim))} != {text(Index(dim), second)}" for dim in stmt.dims]
-    apart = " or ".join(differ) or "1 = 0"
-    return first_pair(stmt, stmt, [*same, f"({apart})"], stmt.name) is None
+    apart = differ([Index(dim) for dim in stmt.dims], stmt.dims)
+    return first_pair(stmt, stmt, [*agree(values, stmt.dims), apart], stmt.name) is None
 
 
 def _rebuilt(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr, Index, transform
 from .arguments import Rule
 from .carried import check_marks
@@ -18,7 +19,7 @@ from .nest import Buffer, Loop, Nest, Stmt, Tree, leaves, loops
 from .order import other_iteration
 from .primitive import Primitive
 from .regions import Cell
-from .relations import from_data, primed, same_element
+from .relations import from_data, same_element
 from .storage import accumulators, cells, place, reads, touching
 from .tree import around_loop, around_stmt, edit, seq
 from .validate import check_blocks
@@ -173,7 +174,7 @@ def _comes_in(
     for b in nest.stmts.values():
         if b.buffer == old.name and b not in inner:
             for a, cell in wanted:
-                if first_pair(a, b, same_element(cell, b.lhs, primed(b.dims)), who) is not None:
+                if first_pair(a, b, same_element(cell, b.lhs, b.dims), who) is not None:
                     return True
     return _crosses(wanted, [s for s in inner if s.buffer == old.name], around, who)
 
@@ -207,9 +208,9 @@ def _crosses(
     """Do different iterations of the loops meet in an element that one of them writes?"""
     for a, cell in users:
         for b in writers:
-            apart = " or ".join(other_iteration(loop, a, b) for loop in around)
-            same = same_element(cell, b.lhs, primed(b.dims))
-            if first_pair(a, b, [*same, f"({apart})"], who) is not None:
+            apart = any_of(other_iteration(loop, a, b) for loop in around)
+            same = same_element(cell, b.lhs, b.dims)
+            if first_pair(a, b, [*same, apart], who) is not None:
                 return True
     return False
 

@@ -24,7 +24,7 @@ class Pair:
     sizes: Point
 
 
-def first_pair(a: Stmt, b: Stmt, conditions: Sequence[str], who: str) -> Pair | None:
+def first_pair(a: Stmt, b: Stmt, conditions: Sequence[Expr], who: str) -> Pair | None:
     """The lexicographically first pair with the conditions (dims of `b` primed), or None.
 
     Raises where isl cannot say, naming the primitive `who`.
