@@ -52,3 +52,4 @@ clean:
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -P docs/errors.py
+	$(BIN)/python -P docs/operators.py
