@@ -27,7 +27,7 @@ from ..lower.ir import (
     Store,
     Update,
 )
-from . import emit_index, emit_memory, emit_parallel, emit_prefetch, emit_update
+from . import emit_index, emit_memory, emit_parallel, emit_prefetch, emit_stream, emit_update
 from .emit_expr import value
 from .frame import Frame, Mask, Unit
 from .target import Target
@@ -55,10 +55,12 @@ def emit(function: Function, target: Target, *, noalias: bool = True) -> Emitted
     module.triple = target.triple
     layout = workspace(function, target)
     unit = Unit(module, target, noalias, layout)
+    unit.streams = emit_stream.streams(function, target)
     unit.distinguish(buffer_names(function))
     f = Frame(unit, target.declare(module, function))
     target.open(f, function)
     statement(f, function.body)
+    emit_stream.fence(f)
     target.close(f)
     f.close()
     return Emitted(module, function, layout, tuple(unit.sites), unit.parallel)

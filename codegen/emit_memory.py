@@ -9,15 +9,21 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
+from . import emit_stream
+from .emit_address import (
+    alignment,
+    is_vector_offset,
+    offset_of,
+    pointer_a_lane,
+    pointer_to,
+    readable,
+)
 from .emit_half import is_half, narrow, widen
-from .emit_index import added, scaled
 from .frame import Frame, Storage
 from .values import (
     I32,
-    I64,
     Value,
     constant,
-    is_vector,
     lanes_of,
     like,
     memory_type,
@@ -31,11 +37,11 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
     """buffer[indices] in every active lane."""
     storage = f.buffers[name]
     dtype = storage.buffer.dtype
-    offset = _offset(f, storage, indices)
+    offset = offset_of(f, storage, indices)
     element, n = memory_type(dtype), f.lanes
     if not offset.varies:
-        where = _safe(f, _pointer(f, storage, offset))
-        raw = _tag(f, storage, f.ib.load(where, typ=element, align=_align(storage, offset)))
+        where = readable(f, pointer_to(f, storage, offset))
+        raw = _tag(f, storage, f.ib.load(where, typ=element, align=alignment(storage, offset)))
         return from_memory(f, dtype, raw)
     apart = is_vector_offset(offset) or storage.buffer.bytewise
     if abs(offset.step) == 1 and not apart:
@@ -50,10 +56,10 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
 def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
     """buffer[indices] = new in every active lane; of lanes that share the cell the last wins."""
     storage = f.buffers[name]
-    offset = _offset(f, storage, indices)
+    offset = offset_of(f, storage, indices)
     if not offset.varies:
         llvm = last_lane(f, new) if new.varies else f.scalar(new)
-        cell = _pointer(f, storage, offset)
+        cell = pointer_to(f, storage, offset)
         if f.mask is not None and not f.mask.some:
             f.if_else(f.any(f.mask.llvm), lambda: _store_cell(f, storage, offset, cell, llvm))
         else:
@@ -66,108 +72,37 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
         _scatter(f, storage, offset, raw)
 
 
-def address(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
-    """The address of a cell that is the same in all lanes, or of that of lane 0."""
-    storage = f.buffers[name]
-    return _pointer(f, storage, _offset(f, storage, indices))
-
-
 def shares_cell(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
     """Do all lanes address the same cell?"""
-    return not _offset(f, f.buffers[name], indices).varies
+    return not offset_of(f, f.buffers[name], indices).varies
 
 
 def may_collide(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
     """May two lanes address the same cell, as where the index is data?"""
-    return is_vector_offset(_offset(f, f.buffers[name], indices))
+    return is_vector_offset(offset_of(f, f.buffers[name], indices))
 
 
 def _store_cell(f: Frame, storage: Storage, offset: Value, cell: ir.Value, llvm: ir.Value) -> None:
     raw = to_memory(f, storage.buffer.dtype, llvm)
-    _tag(f, storage, f.ib.store(raw, cell, align=_align(storage, offset)))
+    _put(f, storage, raw, cell, alignment(storage, offset))
 
 
-# Addresses
+def _put(f: Frame, storage: Storage, raw: ir.Value, first: ir.Value, align: int) -> None:
+    """One store of a cell or a run; past the caches where it can be and is wanted."""
 
+    def plain() -> None:
+        _tag(f, storage, f.ib.store(raw, first, align=align))
 
-def is_vector_offset(offset: Value) -> bool:
-    """Is the offset a vector of unrelated lanes?"""
-    return offset.llvm is not None and is_vector(offset.llvm)
+    def past() -> None:
+        emit_stream.mark(f, _tag(f, storage, f.ib.store(raw, first, align=max(align, size))))
 
-
-def _offset(f: Frame, storage: Storage, indices: tuple[Value, ...]) -> Value:
-    """The linearised index in the unit of the strides, private copies of lanes innermost."""
-    total = Value(i64, None, 0, 1 if storage.lanes > 1 else 0)
-    for axis, (index, stride) in enumerate(zip(indices, storage.buffer.strides, strict=True)):
-        if index.data:
-            index = _checked(f, storage, axis, index)
-        total = added(f, total, scaled(f, index, stride * storage.lanes))
-    return total
-
-
-def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
-    """A data-dependent index out of range is reported in the status and replaced by 0."""
-    extent = storage.buffer.shape[axis]
-    sites = f.unit.sites
-    site = f"{storage.buffer.name} axis {axis} of size {extent}"
-    if site not in sites:
-        sites.append(site)
-    llvm = f.vector(index) if index.varies else f.scalar(index)
-    bad = f.ib.icmp_unsigned(">=", llvm, like(llvm, extent))
-    seen = f.narrow(bad) if is_vector(bad) else bad
-    if not is_vector(bad) and f.mask is not None and not f.mask.some:
-        seen = f.ib.and_(bad, f.any(f.mask.llvm))
-    number = I64(sites.index(site) + 1)
-    f.if_else(f.any(seen), lambda: f.report(number))
-    return Value(i64, f.ib.select(bad, like(llvm, 0), llvm))
-
-
-def _unit(storage: Storage) -> ir.Type:
-    """What offsets count: elements, or bytes."""
-    return ir.IntType(8) if storage.buffer.bytewise else memory_type(storage.buffer.dtype)
-
-
-def _pointer(f: Frame, storage: Storage, offset: Value) -> ir.Value:
-    """The address of an offset that is the same in all lanes, or of lane 0."""
-    element = _unit(storage)
-    # What only the sum of both parts keeps in bounds must not be said of one of them.
-    inbounds = f.mask is None and offset.step >= 0 and not offset.bias
-    pointer = storage.pointer
-    if offset.llvm is not None:
-        pointer = f.ib.gep(pointer, [offset.llvm], source_etype=element, inbounds=inbounds)
-    if offset.bias:
-        pointer = f.ib.gep(pointer, [I64(offset.bias)], source_etype=element, inbounds=inbounds)
-    return pointer
-
-
-def _pointers(f: Frame, storage: Storage, offset: Value) -> ir.Value:
-    """One address a lane, by 32-bit offsets where the buffer is small enough for them."""
-    buffer = storage.buffer
-    reach = sum((n - 1) * abs(s) for n, s in zip(buffer.shape, buffer.strides, strict=True))
-    lanes = f.vector(offset)
-    if reach * storage.lanes < 2**31 - storage.lanes:
-        lanes = f.ib.trunc(lanes, ir.VectorType(I32, lanes_of(lanes)))
-    each = f.ib.gep(storage.pointer, [lanes], source_etype=_unit(storage))
-    each.type = ir.VectorType(storage.pointer.type, f.lanes)  # llvmlite says one pointer here
-    return each
-
-
-def _safe(f: Frame, pointer: ir.Value) -> ir.Value:
-    """A cell shared by all lanes may be read only if there is an active lane."""
-    if f.mask is None or f.mask.some:
-        return pointer
-    return f.ib.select(f.any(f.mask.llvm), pointer, f.nowhere(pointer.type))
-
-
-def _align(storage: Storage, offset: Value) -> int:
-    """The alignment in bytes that an address certainly has."""
-    size, align = storage.buffer.dtype.itemsize, storage.buffer.align
-    if storage.buffer.bytewise:
-        return 1
-    if offset.llvm is not None:
-        return min(size, align)
-    at = offset.bias * size
-    return min(align, at & -at) if at else align
+    size = emit_stream.size_of(raw)
+    if not (storage.buffer.stream and f.target.streams):
+        plain()
+    elif align >= size:
+        past()
+    else:
+        f.if_else(emit_stream.is_aligned(f, first, size), past, plain)
 
 
 # Runs of cells
@@ -175,7 +110,7 @@ def _align(storage: Storage, offset: Value) -> int:
 
 def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:
     first = _first(f, storage, offset)
-    align = _align(storage, _lowest(f, offset))
+    align = alignment(storage, _lowest(f, offset))
     mask = _mask(f, offset)
     if mask is None or _padded(storage, offset):
         raw = f.ib.load(first, typ=vec, align=align)
@@ -201,14 +136,14 @@ def _load_steps(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -
 
 def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None:
     first = _first(f, storage, offset)
-    align = _align(storage, _lowest(f, offset))
+    align = alignment(storage, _lowest(f, offset))
     mask = _mask(f, offset)
     raw = _reversed(f, raw, offset)
     if mask is not None and _padded(storage, offset):
         old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
         raw, mask = f.ib.select(mask, raw, old), None
     if mask is None:
-        _tag(f, storage, f.ib.store(raw, first, align=align))
+        _put(f, storage, raw, first, align)
         return
     name = f"llvm.masked.store.{suffix(raw.type)}.{first.type.intrinsic_name}"
     fn = f.unit.intrinsic(name, ir.VoidType(), [raw.type, first.type, I32, mask.type])
@@ -226,7 +161,7 @@ def _lowest(f: Frame, offset: Value) -> Value:
 
 
 def _first(f: Frame, storage: Storage, offset: Value) -> ir.Value:
-    return _pointer(f, storage, _lowest(f, offset))
+    return pointer_to(f, storage, _lowest(f, offset))
 
 
 def _mask(f: Frame, offset: Value) -> ir.Value | None:
@@ -250,7 +185,7 @@ def _masked_load(f: Frame, vec: ir.VectorType, pointer: ir.PointerType) -> ir.Fu
 
 
 def _gather(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:
-    pointers = _pointers(f, storage, offset)
+    pointers = pointer_a_lane(f, storage, offset)
     name = f"llvm.masked.gather.{suffix(vec)}.v{vec.count}{storage.pointer.type.intrinsic_name}"
     mask = _all(f)
     fn = f.unit.intrinsic(name, vec, [pointers.type, I32, mask.type, vec])
@@ -259,7 +194,7 @@ def _gather(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir
 
 
 def _scatter(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None:
-    pointers = _pointers(f, storage, offset)
+    pointers = pointer_a_lane(f, storage, offset)
     n = f.lanes
     name = f"llvm.masked.scatter.{suffix(raw.type)}.v{n}{storage.pointer.type.intrinsic_name}"
     mask = _all(f)

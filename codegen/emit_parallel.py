@@ -15,6 +15,7 @@ from ..algo.dtypes import i64
 from ..algo.tensor_expr.expr import Access, Index, walk
 from ..lower.ir import For, Stmt, Store, Update, expressions
 from ..lower.ir import walk as walk_statements
+from .emit_stream import fence
 from .frame import Frame, Storage
 from .target import PTR
 from .values import I8, I64, VOID, Value
@@ -50,6 +51,7 @@ def parallel(
     for i, item in enumerate(captured):
         ib.store(item, _field(ib, closure, closure_type, i))
 
+    fence(f)
     size = ib.sub(hi, lo)
     count = size if loop.step == 1 else ib.sdiv(ib.add(size, I64(loop.step - 1)), I64(loop.step))
     _launch(f, body, closure, count)
@@ -71,6 +73,7 @@ def parallel(
     mine = g.ib.mul(slot, I64(f.unit.workspace.thread))
     g.heap = g.ib.gep(threads, [mine], source_etype=I8)
     _iterate(g, loop, start, begin, end, statement)
+    fence(g)
     g.ib.ret_void()
     g.close()
 

@@ -9,7 +9,7 @@ import llvmlite.ir as ir
 from ..algo.dtypes import i64
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Access, Expr
-from . import emit_memory
+from .emit_address import address
 from .emit_expr import value
 from .frame import Frame
 from .target import PTR
@@ -22,11 +22,11 @@ def prefetch(f: Frame, cell: Expr) -> None:
         raise InternalError(f"{cell!r} is no cell to prefetch")
     if not f.target.prefetches:
         return
-    # The pass that made it has clamped every index, so none is checked again.
+    # An index that is read from memory has been clamped, so it is not checked.
     at = [replace(value(f, index), data=False) for index in cell.indices]
     lanes = f.lanes
     if lanes == 1 or not any(index.varies for index in at):
-        _touch(f, emit_memory.address(f, cell.tensor, tuple(at)))
+        _touch(f, address(f, cell.tensor, tuple(at), inside=False))
         return
     run = not any(index.llvm is not None and index.varies and not index.step for index in at)
     vectors = [f.vector(index) for index in at]
@@ -34,7 +34,7 @@ def prefetch(f: Frame, cell: Expr) -> None:
     with f.masked(None):
         for lane in (0, lanes - 1) if run else range(lanes):
             one = tuple(Value(i64, f.ib.extract_element(v, I32(lane))) for v in vectors)
-            _touch(f, emit_memory.address(f, cell.tensor, one))
+            _touch(f, address(f, cell.tensor, one, inside=False))
     f.lanes = lanes
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import bool_, i64
-from ..algo.errors import InternalError
+from ..algo.errors import InternalError, ScheduleError
 from ..algo.tensor_expr.expr import Const
 from ..algo.tensor_expr.reducers import REDUCERS, Reducer
 from ..lower.ir import Update
 from . import emit_memory
+from .emit_address import address
 from .emit_atomic import combine_atomically, combined
 from .emit_expr import value
 from .emit_operations import apply, bool_arithmetic
@@ -45,7 +46,13 @@ def _into(f: Frame, stmt: Update, at: tuple[Value, ...], new: Value) -> None:
         cell = emit_memory.load(f, stmt.buffer, at)
         emit_memory.store(f, stmt.buffer, at, combined(f, combine, cell, new))
         return
-    pointer = emit_memory.address(f, stmt.buffer, at)
+    buffer = f.buffers[stmt.buffer].buffer
+    if buffer.align < buffer.dtype.itemsize:
+        raise ScheduleError(
+            f"{buffer.name} is updated atomically, and its elements are not aligned to "
+            f"{buffer.dtype.itemsize} bytes; give an aligned array, or use privatize"
+        )
+    pointer = address(f, stmt.buffer, at)
 
     def atomically() -> None:
         combine_atomically(f, new.dtype, combine, pointer, f.scalar(new))

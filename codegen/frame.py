@@ -24,7 +24,7 @@ from .values import (
     lanes_of,
     memory_type,
 )
-from .workspace import PADDING, Workspace, cells, size_in_bytes
+from .workspace import ALIGN, PADDING, Workspace, cells, size_in_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +63,7 @@ class Unit:
     functions: dict[tuple[Any, ...], ir.Function] = field(default_factory=dict)
     scopes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     parallel: bool = False
+    streams: bool = False
 
     def intrinsic(self, name: str, result: ir.Type, args: list[ir.Type]) -> ir.Function:
         """A declaration, made once."""
@@ -126,6 +127,10 @@ class Frame:
         if self.target.in_workspace(buffer, size_in_bytes(buffer, self.lanes)):
             offset = I64(self.unit.workspace.offsets[self.pool is None][buffer.name])
             pointer = self.ib.gep(self.heap, [offset], inbounds=True, source_etype=I8)
+            if buffer.align > ALIGN:
+                short = self.ib.sub(I64(0), self.ib.ptrtoint(pointer, I64))
+                skip = self.ib.and_(short, I64(buffer.align - 1))
+                pointer = self.ib.gep(pointer, [skip], inbounds=True, source_etype=I8)
         else:
             pointer = self.target.allocate(self, buffer, cells(buffer) * self.lanes + PADDING)
         own = buffer.scope in ("register", "stack", "local")

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ir
 
 from ..algo.errors import DeviceError
-from ..lower.ir import Alloc, Buffer, Function, walk
+from ..lower.ir import Alloc, Buffer, Function, walk, with_
 from ..lower.launch import Launch, launch_of, launches
 from .emit import emit
 from .frame import Frame, Storage
@@ -92,8 +92,12 @@ def compile_ptx(function: Function, target: str | Limits) -> Module:
 
 def _aligned(buffer: Buffer, align: int) -> Buffer:
     """The buffer as a parameter whose address is a multiple of `align`."""
-    align = max(buffer.align, align)
-    return Buffer(buffer.name, buffer.dtype, buffer.shape, buffer.strides, "param", align)
+    if buffer.align > ALLOCATION:
+        raise DeviceError(
+            f"{buffer.name} is aligned to {buffer.align} bytes, and GPUs align global memory to "
+            f"{ALLOCATION}; use align({buffer.name}, {ALLOCATION})"
+        )
+    return with_(buffer, scope="param", align=max(buffer.align, align))
 
 
 def _xyz(launch: Launch, level: str) -> tuple[int, int, int]:
@@ -107,7 +111,7 @@ class Nvptx(Target):
 
     def __init__(self, launch: Launch, limits: Limits, first_site: int) -> None:
         super().__init__(TRIPLE)
-        self.parallel = self.prefetches = False
+        self.parallel = self.prefetches = self.streams = False
         self.launch, self.first_site = launch, first_site
         self.extents = {axis.kind: axis.extent for axis in (*launch.blocks, *launch.threads)}
         self.shared = layout(launch.shared)

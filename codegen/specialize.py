@@ -25,7 +25,7 @@ from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 from ..algo.tensor_expr.types import infer
-from ..lower.ir import AXES, Buffer, Function
+from ..lower.ir import AXES, Function, with_
 from ..lower.ir_parse import parse_function
 from ..lower.ir_print import print_function
 from ..lower.kernel import lower
@@ -295,9 +295,7 @@ def _strides(signature: Signature, form: Form) -> tuple[dict[str, tuple[int, ...
 def _as_given(function: Function, aligned: bool, bytewise: set[str]) -> Function:
     """The function with parameters as its arrays lie in memory."""
     params = tuple(
-        Buffer(p.name, p.dtype, p.shape, p.strides, p.scope, 1, p.name in bytewise)
-        if p.name in bytewise or not aligned
-        else p
+        with_(p, align=1, bytewise=p.name in bytewise) if p.name in bytewise or not aligned else p
         for p in function.params
     )
     return Function(function.name, params, function.body)

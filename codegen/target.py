@@ -22,7 +22,8 @@ class Target:
 
     `fma`, `rounding` and `half` say whether llvm.fma, llvm.floor and conversions of f16 are
     instructions here (where they are not, LLVM would call a library); `parallel` whether parallel
-    loops go to the thread pool, `prefetches` whether cells can be brought near.
+    loops go to the thread pool, `prefetches` and `streams` whether cells can be brought near, and
+    stored past the caches.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Target:
         self.rounding = rounding
         self.half = half
         self.parallel = True
-        self.prefetches = True
+        self.prefetches = self.streams = True
 
     def pointer(self, scope: str) -> ir.PointerType:
         """The type of pointers to a buffer of that scope."""

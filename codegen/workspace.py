@@ -60,9 +60,12 @@ def _placed(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
 
 
 def size_in_bytes(buffer: Buffer, lanes: int) -> int:
-    """The memory of a buffer with one copy a lane, padded and rounded up to the alignment."""
+    """The memory of a buffer with one copy a lane, padded and rounded up to the alignment.
+
+    Places are aligned to `ALIGN`; one that must be more finds its start within what it has.
+    """
     size = (cells(buffer) * lanes + PADDING) * buffer.dtype.itemsize
-    return -(-size // ALIGN) * ALIGN
+    return -(-size // ALIGN) * ALIGN + max(0, buffer.align - ALIGN)
 
 
 def cells(buffer: Buffer) -> int:

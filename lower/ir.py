@@ -10,7 +10,7 @@ interned. Blocks are flat (`block` makes them), so that a program has one spelli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..algo.dtypes import DType
 from ..algo.node import node
@@ -33,6 +33,7 @@ class Buffer:
     the buffer, those masked off included, so a masked access may touch them. `align` is the
     alignment in bytes that the address of element 0 has for certain. Strides that are no multiples
     of the element's size, as of a field of packed records, count bytes instead: `bytewise`.
+    Stores to a `stream` buffer go past the caches.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Buffer:
     scope: str
     align: int = 1
     bytewise: bool = False
+    stream: bool = False
 
 
 @node
@@ -123,7 +125,10 @@ class Update(Stmt):
 
 @node
 class Prefetch(Stmt):
-    """Brings a cell (an `Access`) near, for it will be read soon; it is inside its buffer."""
+    """Brings a cell (an `Access`) near, for it will be read soon.
+
+    The cell may lie outside of its buffer, for it is not read; what its index reads may not.
+    """
 
     cell: Expr
 
@@ -142,6 +147,7 @@ class Function:
     body: Stmt
 
 
+T = TypeVar("T", Buffer, For)
 KINDS = ("serial", "parallel", "unroll", "vector")
 AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 
@@ -217,10 +223,10 @@ def rebuild(
     return stmt
 
 
-def with_(loop: For, **changes: Any) -> For:
-    """The loop with some fields changed."""
-    fields: dict[str, Any] = {name: getattr(loop, name) for name in For.__match_args__}
-    return For(**{**fields, **changes})
+def with_(item: T, **changes: Any) -> T:
+    """The loop or buffer with some fields changed."""
+    names: tuple[str, ...] = type(item).__match_args__
+    return type(item)(**{**{name: getattr(item, name) for name in names}, **changes})
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

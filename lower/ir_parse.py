@@ -233,7 +233,8 @@ class _Line:
         strides = self.integers() if self.take("strides") else contiguous(shape)
         bytewise = self.take("bytes")
         align = self.integer() if self.take("align") else 1
-        return Buffer(name, dtype, shape, strides, scope, align, bytewise)
+        stream = self.take("stream")
+        return Buffer(name, dtype, shape, strides, scope, align, bytewise, stream)
 
     def expr(self) -> Expr:
         """An expression, read with a stack of its own: sums may nest thousands deep."""

@@ -49,7 +49,8 @@ def print_buffer(buffer: Buffer) -> str:
     text = f"{buffer.name}: {buffer.scope} {buffer.dtype}{list(buffer.shape)}"
     if buffer.bytewise or buffer.strides != contiguous(buffer.shape):
         text += f" strides {list(buffer.strides)}" + " bytes" * buffer.bytewise
-    return text + (f" align {buffer.align}" if buffer.align != 1 else "")
+    text += f" align {buffer.align}" if buffer.align != 1 else ""
+    return text + " stream" * buffer.stream
 
 
 def _lines(stmt: Stmt) -> list[tuple[int, str]]:

@@ -124,7 +124,7 @@ class _Source:
                 new = _call(combine, [old, self.expr(value)], self)
                 self.store(pad, buffer, index, new)
             case Prefetch(cell):
-                self.lines.append(f"{pad}{self.expr(cell)}")
+                self.lines += [f"{pad}{self.expr(index)}" for index in children(cell)]
             case Barrier():
                 raise UnsupportedError(
                     "the loop IR executor runs one thread after the other and so cannot run a "

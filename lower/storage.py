@@ -91,7 +91,7 @@ def _param(nest: Nest, buffer: Buffer, strides: tuple[int, ...] | None) -> Windo
     shape = _shape(nest, buffer)
     stored = ir.Buffer(
         buffer.name, buffer.dtype, shape, strides or ir.contiguous(shape), "param",
-        buffer.dtype.itemsize,
+        buffer.dtype.itemsize, stream=buffer.stream,
     )  # fmt: skip
     return Window(stored, (Const(0),) * buffer.rank, {}, None)
 
@@ -112,12 +112,17 @@ def _window(nest: Nest, buffer: Buffer) -> Window:
             origin, extent = _hull(touched, list(around))
             origins.append(origin)
             extents.append(extent)
+    for dim, multiple in enumerate(buffer.pad):
+        extents[dim] = -(-extents[dim] // multiple) * multiple
     stored_shape = tuple(extents)
     if buffer.layout is not None:
         known: Ranges = {f"d{n}": (0, max(extent - 1, 0)) for n, extent in enumerate(extents)}
         stored_shape = tuple(_axis(buffer, axis, known) for axis in buffer.layout)
     strides = ir.contiguous(stored_shape)
-    stored = ir.Buffer(buffer.name, buffer.dtype, stored_shape, strides, buffer.scope, ALIGNMENT)
+    align = max(ALIGNMENT, buffer.align)
+    stored = ir.Buffer(
+        buffer.name, buffer.dtype, stored_shape, strides, buffer.scope, align, stream=buffer.stream
+    )
     return Window(stored, tuple(origins), around, buffer.layout)
 
 

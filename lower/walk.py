@@ -20,6 +20,7 @@ from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute
 from ..sched.loop.carried import meets
 from ..sched.loop.nest import Loop, Nest, Stmt, loops
 from . import ir
+from .prefetch import prefetches
 from .scan import Visit
 from .storage import Window
 
@@ -42,7 +43,8 @@ def walk(
         if buffer.scope != "param":
             homes.setdefault(buffer.at, []).append(windows[name].stored)
     atomic = frozenset(name for name, stmt in nest.stmts.items() if meets(nest, stmt))
-    walker = _Walker(nest, windows, named, homes, atomic, [])
+    stored = {name: window.stored for name, window in windows.items()}
+    walker = _Walker(nest, windows, named, homes, stored, atomic, [])
     body = walker.within(None, walker.walk_all([node], _Here()))
     return body, walker.visits
 
@@ -64,6 +66,7 @@ class _Walker:
     windows: Mapping[str, Window]
     loops: Mapping[str, Loop]
     homes: Mapping[str | None, list[ir.Buffer]]
+    stored: Mapping[str, ir.Buffer]
     atomic: frozenset[str]
     visits: list[Visit]
 
@@ -116,7 +119,9 @@ class _Walker:
         stmt = self.nest.stmts[isl.name(args[0].get_id().get_name())]
         instance = tuple(_scalar(arg, here.names) for arg in args[1:])
         self.visits.append(Visit(stmt.name, here.loops, here.conditions, instance))
-        return self.statement(stmt, instance)
+        made = self.statement(stmt, instance)
+        ahead = {loop.var: self.loops[loop.var].ahead for loop in here.loops}
+        return ir.block(*prefetches(made, here.loops, ahead, self.stored), made)
 
     def pieces(self, node: raw.AstNode, here: _Here, mark: str) -> ir.Stmt:
         """What stands under a mark: its loop, or several, or single iterations between them."""

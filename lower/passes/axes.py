@@ -36,6 +36,7 @@ from ..ir import (
     rebuild,
     substitute,
     walk,
+    with_,
 )
 from ..ranges import most_iterations, span, values_of
 from .deal import deal
@@ -112,8 +113,8 @@ def _top(stmt: Stmt) -> Stmt:
     match stmt:
         case Block(stmts):
             return block(*map(_top, stmts))
-        case Alloc(Buffer(name, dtype, shape, strides, "heap" | "stack", align), body):
-            return Alloc(Buffer(name, dtype, shape, strides, "heap", align), _top(body))
+        case Alloc(Buffer(scope="heap" | "stack") as buffer, body):
+            return Alloc(with_(buffer, scope="heap"), _top(body))
     found = extents(stmt)
     sizes = {axis: max(b.extent for b in found[axis]) for axis in ORDER if axis in found}
     names = {a: max(found[a], key=lambda b: (b.extent, -len(b.loop))).loop for a in sizes}

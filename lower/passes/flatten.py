@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from ...algo.tensor_expr.affine import normalize
 from ...algo.tensor_expr.build import add, const, mul
 from ...algo.tensor_expr.expr import Access, Call, Expr, transform, walk
-from ..ir import Alloc, Buffer, Function, Stmt, Store, Update, expressions, rebuild
+from ..ir import Alloc, Buffer, Function, Stmt, Store, Update, expressions, rebuild, with_
 from ..ir import walk as statements
 
 Index = tuple[Expr, ...]
@@ -87,7 +87,7 @@ def _merged(function: Function, merges: Mapping[str, tuple[int, int]]) -> Functi
         axis, extent = merges[old.name]
         shape = (*old.shape[:axis], old.shape[axis] * extent, *old.shape[axis + 2 :])
         strides = (*old.strides[:axis], *old.strides[axis + 1 :])
-        return Buffer(old.name, old.dtype, shape, strides, old.scope, old.align, old.bytewise)
+        return with_(old, shape=shape, strides=strides)
 
     def index(name: str, old: Index) -> Index:
         if name not in merges:

@@ -15,7 +15,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import Interval, Linear, bounds, linear
 from ...algo.tensor_expr.build import const, sub
 from ...algo.tensor_expr.expr import Access, Expr, Index, transform
-from ..ir import Alloc, Buffer, For, Stmt, Store, Update, contiguous
+from ..ir import Alloc, Buffer, For, Stmt, Store, Update, contiguous, with_
 from ..ir import rebuild as rebuild_stmt
 from ..ranges import known_of
 from ..sharing import Meeting, Place, Touch, touches
@@ -41,7 +41,7 @@ def private(buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[Fo
         extent if share is None else share[1] - share[0] + 1
         for extent, share in zip(buffer.shape, shares, strict=True)
     )
-    small = Buffer(buffer.name, buffer.dtype, shape, contiguous(shape), buffer.scope, buffer.align)
+    small = with_(buffer, shape=shape, strides=contiguous(shape))
 
     def axis_index(part: Expr, share: tuple[int, int] | None) -> Expr:
         pair = None if share is None else split(part, threads)

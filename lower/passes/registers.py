@@ -28,6 +28,7 @@ from ..ir import (
     expressions,
     rebuild,
     walk,
+    with_,
 )
 from ..ir import children as inner_statements
 
@@ -69,7 +70,7 @@ def _decide(buffer: Buffer, body: Stmt, machine: Machine, looped: bool) -> Buffe
 
 
 def _with(buffer: Buffer, shape: tuple[int, ...], scope: str) -> Buffer:
-    return Buffer(buffer.name, buffer.dtype, shape, contiguous(shape), scope, buffer.align)
+    return with_(buffer, shape=shape, strides=contiguous(shape), scope=scope)
 
 
 def _reach(buffer: Buffer, stmt: Stmt, vectors: Mapping[str, tuple[int, int]]) -> int | None:

@@ -48,6 +48,10 @@ class Fuse(Primitive):
                 raise ScheduleError(
                     f"{self.who}: loop {loop.name} is {loop.kind}; fuse before marking loops"
                 )
+            if loop.ahead:
+                raise ScheduleError(
+                    f"{self.who}: loop {loop.name} prefetches {loop.ahead[0][0]}; fuse before that"
+                )
         name = self._name(outer)
         fresh(nest, name, self.who, replaced=(outer.name, inner.name))
 

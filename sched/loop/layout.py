@@ -60,6 +60,12 @@ def _check_injective(
     dims = tuple(f"d{n}" for n in range(len(names)))
     both = [*dims, *(f"{dim}'" for dim in dims)]
     positive = [compare("ge", Index(dim), const(0)) for dim in both]
+    for axis, said in zip(layout, axes, strict=True):
+        below = compare("lt", axis, const(0))
+        found = isl.first_point(points(dims, [*positive[: len(dims)], below]))
+        if found is not None:
+            one = ",".join(str(found[dim]) for dim in dims)
+            raise ScheduleError(f"{who}: layout axis {said!r} is negative at the element [{one}]")
     apart = differ([Index(dim) for dim in dims], dims)
     found = isl.first_point(points(both, [*agree(layout, dims), *positive, apart]))
     if found is not None:
@@ -68,6 +74,12 @@ def _check_injective(
             f"{who}: in layout ({', '.join(axes)}) the elements [{one}] and [{two}] of a block "
             "share one place"
         )
+
+
+def dimension_names(cell: tuple[Expr, ...]) -> tuple[str, ...]:
+    """What a tensor's dimensions are called: by the indices of an access, or d0, d1, ..."""
+    bare = tuple(part.name if isinstance(part, Index) else f"d{n}" for n, part in enumerate(cell))
+    return bare if len(set(bare)) == len(bare) else tuple(f"d{n}" for n in range(len(bare)))
 
 
 def loop_names(layout: tuple[Expr, ...], names: Sequence[str]) -> list[str]:

@@ -52,6 +52,8 @@ class Buffer:
     relative to the window's origin (None: the coordinates themselves); d1//8 and d1%8 pack panels.
     `pinned`: a primitive chose `at`, and value flow is checked; else `at` follows the accesses.
     A register or local buffer is private to a GPU thread: its window fixes the thread loops too.
+    `pad` gives for each dimension a number of which the extent stored is a multiple, `align` the
+    least alignment in bytes; stores to a `stream` buffer go past the caches.
     """
 
     name: str
@@ -62,6 +64,9 @@ class Buffer:
     at: str | None = None
     layout: tuple[Expr, ...] | None = None
     pinned: bool = False
+    pad: tuple[int, ...] = ()
+    align: int = 1
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class Loop:
     the constant number of iterations where the loop was made by a factor (ii of a split by 8).
     `tail` of such a loop: "guard" (a bound or mask in the last block) or "separate" (full blocks
     and the last one are loops of their own, so that full blocks are free of conditions).
+    `ahead` lists buffers of which an iteration prefetches what one so many later will read.
     """
 
     name: str
@@ -95,6 +101,7 @@ class Loop:
     kind: str = "serial"
     extent: int | None = None
     tail: str = "guard"
+    ahead: tuple[tuple[str, int], ...] = ()
 
 
 Tree = Leaf | Seq | Loop

@@ -18,7 +18,9 @@ from .fuse import Fuse
 from .initial import initial
 from .inline import Inline
 from .marks import Bind, Parallel, Unroll, Vectorize
+from .memory import Align, Layout, Pad, Stream, padding
 from .nest import Nest
+from .prefetch import Prefetch
 from .primitive import Primitive
 from .privatize import Privatize
 from .reorder import Reorder
@@ -167,6 +169,28 @@ class Schedule:
         """Makes the updates of a stage, or under a loop, atomic. See `Atomic`."""
         return self.then(Atomic(target))
 
+    def layout(self, tensor: str, *axes: str) -> Schedule:
+        """The axes of a temporary's storage, outermost first. See `Layout`."""
+        return self.then(Layout(tensor, axes))
+
+    def pad(
+        self, tensor: str, multiples: Mapping[str, int] | None = None, /, **named: int
+    ) -> Schedule:
+        """Extents of a temporary's storage rounded up: pad("t", j=16). See `Pad`."""
+        return self.then(Pad(tensor, padding(multiples, named)))
+
+    def align(self, tensor: str, bytes: int) -> Schedule:
+        """Aligns a temporary's storage to a power of two of bytes. See `Align`."""
+        return self.then(Align(tensor, bytes))
+
+    def stream(self, tensor: str) -> Schedule:
+        """Stores to an output or temporary go past the caches. See `Stream`."""
+        return self.then(Stream(tensor))
+
+    def prefetch(self, tensor: str, loop: str, distance: int) -> Schedule:
+        """Brings near what the iteration so much further on reads. See `Prefetch`."""
+        return self.then(Prefetch(tensor, loop, distance))
+
     def inline(self, stage: str) -> Schedule:
         """Computes a pointwise temporary wherever it is read. See `Inline`."""
         return self.then(Inline(stage))
@@ -286,6 +310,11 @@ PRIMITIVES = {
         Rfactor,
         Privatize,
         Atomic,
+        Layout,
+        Pad,
+        Align,
+        Stream,
+        Prefetch,
         Reverse,
         Shift,
         Skew,

@@ -30,12 +30,14 @@ def _tree(nest: Nest, tree: Tree, depth: int, lines: list[str]) -> None:
     pad = "  " * depth
     match tree:
         case Leaf(stmt):
-            lines.append(pad + _stmt(nest.stmts[stmt]))
+            lines.append(pad + _stmt(nest, nest.stmts[stmt]))
         case Seq(parts):
             for part in parts:
                 _tree(nest, part, depth, lines)
         case Loop() as loop:
             lines.append(pad + _loop(loop))
+            for name, distance in loop.ahead:
+                lines.append(f"{pad}  prefetch {name}, {distance} ahead")
             for buffer in nest.buffers.values():
                 if buffer.scope != "param" and buffer.at == loop.name:
                     lines.append(pad + "  " + _buffer(buffer))
@@ -65,15 +67,21 @@ def _buffer(buffer: Buffer) -> str:
     layout = ""
     if buffer.layout is not None:
         layout = f" laid out [{', '.join(map(print_expr, buffer.layout))}]"
+    if any(multiple > 1 for multiple in buffer.pad):
+        layout += f" padded to multiples of [{', '.join(map(str, buffer.pad))}]"
+    if buffer.align > 1:
+        layout += f" aligned to {buffer.align}"
     of = "" if buffer.tensor == buffer.name else f" of {buffer.tensor}"
     return f"{buffer.name}: {buffer.dtype} {buffer.scope} buffer{of}{layout}"
 
 
-def _stmt(stmt: Stmt) -> str:
+def _stmt(nest: Nest, stmt: Stmt) -> str:
     target = f"{stmt.buffer}[{_list(stmt.lhs)}]"
     value = print_expr(stmt.value)
     if stmt.reducer is None:
-        return f"{target} = {value}"
+        how = "stream " if nest.buffers[stmt.buffer].stream else ""
+        return f"{how}{target} = {value}"
+    target = f"atomic {target}" if stmt.atomic else target
     sign = _SIGN.get(stmt.reducer)
     if sign is None:
         return f"{target} = {REDUCERS[stmt.reducer].name}({target}, {value})"

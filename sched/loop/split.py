@@ -56,6 +56,11 @@ class Split(Primitive):
                     f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind}; "
                     "split it before it is marked"
                 )
+            if loop.ahead:
+                raise ScheduleError(
+                    f"{self.who}: loop {loop.name}{where(nest, loop)} prefetches "
+                    f"{loop.ahead[0][0]}; split it before that"
+                )
             for name in self.names:
                 fresh(nest, prefix(loop.name) + name, self.who, replaced=(loop.name,))
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import any_of
-from ...algo.tensor_expr.expr import Access, Expr, Index, transform
+from ...algo.tensor_expr.expr import Access, Expr, transform
 from .arguments import Rule
 from .carried import check_marks
 from .copies import copy, mirrored, plain
 from .flow import check_flow
-from .layout import parse_layout
+from .layout import dimension_names, parse_layout
 from .names import find_loop
 from .nest import Buffer, Loop, Nest, Stmt, Tree, leaves, loops
 from .order import other_iteration
@@ -105,10 +105,10 @@ class Stage(Primitive):
         around = [*around_loop(nest.tree, loop.name), loop]
         inner = [nest.stmts[name] for name in leaves(loop)]
         touched = [(s, cell) for s in inner for cell in cells(s, old.name)]
-        names = _dimensions(touched[0][1])
+        names = dimension_names(touched[0][1])
         layout = None if self.layout is None else parse_layout(self.layout, names, self.who)
         if _lives_in(old, loop):
-            own = replace(old, scope=self.scope, layout=layout)
+            own = replace(old, scope=self.scope, layout=layout or old.layout)
             return replace(nest, buffers={**nest.buffers, old.name: own})
 
         writers = [s for s in inner if s.buffer == old.name]
@@ -149,12 +149,6 @@ class Stage(Primitive):
         tree = edit(nest.tree, {item.name: enter for item in around})
         tile = Buffer(new, old.tensor, old.dtype, old.rank, self.scope, loop.name, layout, True)
         return replace(nest, stmts=stmts, tree=tree, buffers={**nest.buffers, new: tile})
-
-
-def _dimensions(cell: tuple[Expr, ...]) -> tuple[str, ...]:
-    """What a tensor's dimensions are called: by the indices of an access, or d0, d1, ..."""
-    bare = tuple(part.name if isinstance(part, Index) else f"d{n}" for n, part in enumerate(cell))
-    return bare if len(set(bare)) == len(bare) else tuple(f"d{n}" for n in range(len(bare)))
 
 
 def _lives_in(buffer: Buffer, loop: Loop) -> bool:

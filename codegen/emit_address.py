@@ -1,0 +1,99 @@
+"""Addresses: the cell that an index means, in elements or bytes from the start of a buffer."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..algo.dtypes import i64
+from .emit_index import added, scaled
+from .frame import Frame, Storage
+from .values import I32, I64, Value, is_vector, lanes_of, like, memory_type
+
+
+def is_vector_offset(offset: Value) -> bool:
+    """Is the offset a vector of unrelated lanes?"""
+    return offset.llvm is not None and is_vector(offset.llvm)
+
+
+def offset_of(f: Frame, storage: Storage, indices: tuple[Value, ...]) -> Value:
+    """The linearised index in the unit of the strides, private copies of lanes innermost."""
+    total = Value(i64, None, 0, 1 if storage.lanes > 1 else 0)
+    for axis, (index, stride) in enumerate(zip(indices, storage.buffer.strides, strict=True)):
+        if index.data:
+            index = _checked(f, storage, axis, index)
+        total = added(f, total, scaled(f, index, stride * storage.lanes))
+    return total
+
+
+def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
+    """A data-dependent index out of range is reported in the status and replaced by 0."""
+    extent = storage.buffer.shape[axis]
+    sites = f.unit.sites
+    site = f"{storage.buffer.name} axis {axis} of size {extent}"
+    if site not in sites:
+        sites.append(site)
+    llvm = f.vector(index) if index.varies else f.scalar(index)
+    bad = f.ib.icmp_unsigned(">=", llvm, like(llvm, extent))
+    seen = f.narrow(bad) if is_vector(bad) else bad
+    if not is_vector(bad) and f.mask is not None and not f.mask.some:
+        seen = f.ib.and_(bad, f.any(f.mask.llvm))
+    number = I64(sites.index(site) + 1)
+    f.if_else(f.any(seen), lambda: f.report(number))
+    return Value(i64, f.ib.select(bad, like(llvm, 0), llvm))
+
+
+def _unit(storage: Storage) -> ir.Type:
+    """What offsets count: elements, or bytes."""
+    return ir.IntType(8) if storage.buffer.bytewise else memory_type(storage.buffer.dtype)
+
+
+def address(f: Frame, name: str, indices: tuple[Value, ...], inside: bool = True) -> ir.Value:
+    """The address of a cell that is the same in all lanes, or of that of lane 0."""
+    storage = f.buffers[name]
+    return pointer_to(f, storage, offset_of(f, storage, indices), inside)
+
+
+def pointer_to(f: Frame, storage: Storage, offset: Value, inside: bool = True) -> ir.Value:
+    """The address of an offset that is the same in all lanes, or of lane 0.
+
+    `inside`: it lies in the buffer where there is an active lane.
+    """
+    element = _unit(storage)
+    # What only the sum of both parts keeps in bounds must not be said of one of them.
+    inbounds = inside and f.mask is None and offset.step >= 0 and not offset.bias
+    pointer = storage.pointer
+    if offset.llvm is not None:
+        pointer = f.ib.gep(pointer, [offset.llvm], source_etype=element, inbounds=inbounds)
+    if offset.bias:
+        pointer = f.ib.gep(pointer, [I64(offset.bias)], source_etype=element, inbounds=inbounds)
+    return pointer
+
+
+def pointer_a_lane(f: Frame, storage: Storage, offset: Value) -> ir.Value:
+    """One address a lane, by 32-bit offsets where the buffer is small enough for them."""
+    buffer = storage.buffer
+    reach = sum((n - 1) * abs(s) for n, s in zip(buffer.shape, buffer.strides, strict=True))
+    lanes = f.vector(offset)
+    if reach * storage.lanes < 2**31 - storage.lanes:
+        lanes = f.ib.trunc(lanes, ir.VectorType(I32, lanes_of(lanes)))
+    each = f.ib.gep(storage.pointer, [lanes], source_etype=_unit(storage))
+    each.type = ir.VectorType(storage.pointer.type, f.lanes)  # llvmlite says one pointer here
+    return each
+
+
+def readable(f: Frame, pointer: ir.Value) -> ir.Value:
+    """A cell shared by all lanes may be read only if there is an active lane."""
+    if f.mask is None or f.mask.some:
+        return pointer
+    return f.ib.select(f.any(f.mask.llvm), pointer, f.nowhere(pointer.type))
+
+
+def alignment(storage: Storage, offset: Value) -> int:
+    """The alignment in bytes that an address certainly has."""
+    size, align = storage.buffer.dtype.itemsize, storage.buffer.align
+    if storage.buffer.bytewise:
+        return 1
+    if offset.llvm is not None:
+        return min(size, align)
+    at = offset.bias * size
+    return min(align, at & -at) if at else align

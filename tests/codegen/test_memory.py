@@ -1,0 +1,130 @@
+"""Kernels whose temporaries lie otherwise, whose stores stream, and that prefetch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.codegen.symbols import ALLOWED, undefined_symbols
+from diptych.lower.ir import If, Prefetch, walk
+from diptych.lower.kernel import translate
+from guard import Fenced
+
+rng = np.random.default_rng(0)
+CHAIN = dt.op(
+    "s[i,j] = x[i,j] + 1\nt[i,j] = s[i,j] * x[i,j]\ny[j,i] = t[i,j] - s[i,j]", returns="y"
+)
+GATHER = dt.op("y[n,d] = w[at[n],d]")
+SIZES = {"I": 13, "J": 19}
+
+
+@pytest.mark.parametrize("shape", [(13, 19), (16, 32), (1, 1), (5, 64), (0, 3)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '.layout("t", "j//8", "i", "j%8")',
+        '.layout("t", "j", "i").vectorize("t.j", 8).vectorize("y.i", 4)',
+        '.layout("t", "j%3", "j//3", "i*2").parallel("t.i")',
+        '.pad("t", i=8, j=16).vectorize("t.j", 16).vectorize("y.i")',
+        '.pad("t", d0=4, j=5).layout("t", "j", "i").pad("s", i=7)',
+        '.align("t", 4096).align("s", 2048).parallel("t.i")',
+        '.parallel("y.j").compute_at("t", "y.j").align("t", 1024)',
+        '.stream("y").vectorize("y.i").parallel("y.j")',
+        '.stream("t").stream("s").vectorize("t.j").parallel("t.i").parallel("s.i")',
+        '.stream("y").stream("t").unroll("t.j")',
+        '.prefetch("x", "s.j", 8)',
+        '.prefetch("x", "s.i", 1).vectorize("s.j")',
+        '.prefetch("x", "t.i", 2).prefetch("s", "t.j", 4).parallel("t.i")',
+        '.prefetch("x", "s.j", 3).vectorize("s.j").prefetch("s", "t.j", 100).unroll("t.j")',
+        '.split("t.i", 4, tail="separate").prefetch("s", "t.io", 1).vectorize("t.j", 4)',
+        '.reverse("t.i").prefetch("s", "t.i", 2)',
+    ],
+)  # fmt: skip
+def test_results_stay(text: str, shape: tuple[int, int]) -> None:
+    x = rng.integers(-3, 4, shape).astype(np.float32)
+    schedule = type(CHAIN.schedule()).parse(CHAIN, text)
+    out = np.full(shape[::-1], np.nan, np.float32)
+    np.testing.assert_array_equal(
+        CHAIN.with_schedule(schedule, strict=True)(x, out=out), dt.interpret(CHAIN, x)
+    )
+
+
+def test_streamed_stores_from_sixteen_threads_are_seen_by_their_readers() -> None:
+    """t is written past the caches by 16 threads, and read by others in the next loop."""
+    op = dt.op("f(x: [N]) -> y:\n  t[i] = x[i] * 2\n  y[i] = t[N - 1 - i] + 1")
+    schedule = op.schedule().stream("t").stream("y")
+    schedule = schedule.split("t.i", 64).split("y.i", 64)
+    schedule = schedule.vectorize("t.ii").vectorize("y.ii").parallel("t.io").parallel("y.io")
+    run = op.with_schedule(schedule, strict=True)
+    before = dt.threads()
+    dt.threads(16)
+    try:
+        x = np.arange(10000, dtype=np.float32)
+        for _ in range(100):
+            np.testing.assert_array_equal(run(x), x[::-1] * 2 + 1)
+    finally:
+        dt.threads(before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '.prefetch("w", "n", 4)',
+        '.prefetch("w", "n", 4).vectorize("d")',
+        '.reorder("d", "n").prefetch("w", "n", 2).vectorize("n")',
+        '.prefetch("at", "n", 3)',
+        '.prefetch("w", "n", 1000).prefetch("at", "n", 7).parallel("n")',
+    ],
+)  # fmt: skip
+def test_prefetching_what_data_choose_reads_nothing_foreign(text: str) -> None:
+    """The indices stand before a protected page; beyond the last there is nothing to read."""
+    w = rng.random((7, 5)).astype(np.float32)
+    fenced = Fenced(rng.integers(0, 7, 9).astype(np.int32), at_end=True)
+    at = fenced.array
+    schedule = type(GATHER.schedule()).parse(GATHER, text)
+    np.testing.assert_array_equal(GATHER.with_schedule(schedule, strict=True)(w, at), w[at])
+
+
+def test_what_llvm_is_told() -> None:
+    llvm = CHAIN.schedule().stream("y").prefetch("x", "s.i", 1).align("t", 256)
+    text = llvm.source("llvm", **SIZES)
+    assert "!nontemporal" in text
+    assert "fence seq_cst" in text
+    assert "llvm.prefetch" in text
+    plain = CHAIN.schedule().source("llvm", **SIZES)
+    assert "!nontemporal" not in plain and "fence" not in plain and "llvm.prefetch" not in plain
+
+
+def test_an_innermost_walk_prefetches_once_a_line() -> None:
+    op = dt.op("y[i] = x[i] + 1")
+    text = op.schedule().prefetch("x", "i", 64).source("llvm", I=1000)
+    assert "llvm.prefetch" in text
+    body = translate(op.schedule().prefetch("x", "i", 64).nest(sizes={"I": 1000}), "f").body
+    guards = [item for item in walk(body) if isinstance(item, If)]
+    assert len(guards) == 1 and isinstance(guards[0].then, Prefetch)
+
+
+def test_alignment_is_found_within_the_workspace(native: Any) -> None:
+    """Wherever the workspace starts, nothing beyond it is touched."""
+    kernel = native(
+        "function f(x: param f32[16] align 4, y: param f32[16] align 4):\n"
+        "    alloc t: heap f32[16] align 4096:\n"
+        "        for i in 0 .. 16 vector(16):\n"
+        "            t[i] = x[i]\n"
+        "        for i in 0 .. 16 vector(16):\n"
+        "            y[i] = t[15 - i]\n"
+    )
+    size = kernel.emitted.workspace.bytes(1)
+    memory = np.zeros(size + 8192, np.uint8)
+    base = memory.ctypes.data + -memory.ctypes.data % 64
+    for shift in range(0, 4096, 64):
+        memory.fill(0xA5)
+        x, y = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+        kernel.code(0, base + shift, x.ctypes.data, y.ctypes.data)
+        np.testing.assert_array_equal(y, x[::-1])
+        written = np.flatnonzero(memory != 0xA5) + memory.ctypes.data
+        assert written.min() >= base + shift and written.max() < base + shift + size
+        assert (written.min() // 64 * 64) % 4096 == 0
+    assert undefined_symbols(kernel.object) <= ALLOWED
