@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..algo.errors import UnsupportedError
-from ..algo.tensor_expr.affine import is_affine, linear, normalize
+from ..algo.tensor_expr.affine import is_affine, normalize
 from ..algo.tensor_expr.binding import map_reductions
 from ..algo.tensor_expr.build import add, both, compare, conjuncts, sub
 from ..algo.tensor_expr.domains import largest, within
@@ -31,7 +31,6 @@ from ..algo.tensor_expr.expr import (
     walk,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Checked, Equation
-from ..algo.tensor_expr.order import reversed_index
 from ..algo.tensor_expr.printer import print_expr
 
 
@@ -69,19 +68,11 @@ class Normal:
 
 def normal(checked: Checked) -> Normal:
     """The statements of an operator; temporaries come before the statement that uses them."""
-    out = Normal(tuple(map(_upwards, checked.equations)), shapes=dict(checked.shapes))
+    ordered = tuple(checked.equations[step.equation] for step in checked.steps)
+    out = Normal(ordered, shapes=dict(checked.shapes))
     for equation in out.equations:
         _split(equation, equation.tensor, out)
     return out
-
-
-def _upwards(equation: Equation) -> Equation:
-    """The equation with `T[i]` on the left where the order of a recurrence made it `T[N-1-i]`."""
-    for r in equation.ranges:
-        forms = [linear(e) for e in equation.lhs]
-        if any(form is not None and form.of(Index(r.index)) == -1 for form in forms):
-            equation = reversed_index(equation, r.index)
-    return equation
 
 
 def is_recurrence(equations: Iterable[Equation]) -> bool:

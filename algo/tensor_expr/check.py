@@ -2,8 +2,8 @@
 
 In this order: indices get unique names and sizes their symbols (`extents.py`); equation by
 equation, ranges are inferred (`ranges.py`) and accesses proved; when the last equation of a tensor
-is done, its shape follows and it is proved to be written exactly once (`coverage.py`), in an order
-in which it may read itself (`order.py`).
+is done, its shape follows and it is proved to be written exactly once (`coverage.py`). Equations of
+tensors that need each other are checked together and get an order of their loops (`order.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from . import affine
 from .affine import is_affine, to_isl
 from .boundary import desugared
 from .build import compare, const
+from .components import tensor_cycles, units
 from .coverage import at_sizes, check_writes, shape
 from .domains import closure, counterexample, within
 from .expr import (
@@ -33,10 +34,10 @@ from .expr import (
 )
 from .extents import Extents
 from .located import failure
-from .op import Checked, Equation, Op
-from .order import ordered
+from .op import Checked, Equation, Op, Step
+from .order import arranged
 from .printer import print_expr
-from .ranges import infer
+from .ranges import Extent, infer
 from .uses import (
     Use,
     depends_on_data,
@@ -63,7 +64,7 @@ class _Checker:
         self.uses: list[list[Use]] = [uses(eq) for eq in self.equations]
         self.extents = Extents(op, self.uses, [origins for _, origins in unique])
         self.ranges: dict[int, dict[str, Range]] = {}
-        self.done: dict[int, Equation] = {}
+        self.cycles = tensor_cycles(op)
 
     def fail(self, number: int, message: str) -> OpError:
         return failure(self.op, number, message)
@@ -74,14 +75,83 @@ class _Checker:
                 self.extents.check_known(_parts(eq))
             except OpError as err:
                 raise self.fail(n, str(err)) from None
-        last = {eq.tensor: n for n, eq in enumerate(self.equations)}
-        for n, eq in enumerate(self.equations):
+        steps: list[Step] = []
+        for unit in units(self.op, self.cycles):
+            steps += self._define(unit)
+        return self._result(tuple(steps))
+
+    def _define(self, unit: Sequence[int]) -> list[Step]:
+        """Ranges, shapes and proofs of one equation, or of those of a cycle of tensors."""
+        cyclic = self.equations[unit[0]].tensor in self.cycles
+        left = list(unit)
+        while left:
+            n = self._infer_one(left)
+            left.remove(n)
+            if not cyclic:
+                self._expand(n)
+            tensor = self.equations[n].tensor
+            if all(m in self.ranges for m in self._defining(tensor)):
+                self._shape(tensor)
+        if cyclic:
+            self._check_own_reads({n: self.equations[n] for n in unit})
+        for n in unit if cyclic else ():
             self._unify(n)
-            self._infer(n)
+            self.ranges[n] = {i: self._resolved(r) for i, r in self.ranges[n].items()}
             self._expand(n)
-            if last[eq.tensor] == n:
-                self._finish(eq.tensor)
-        return self._result()
+        for tensor in dict.fromkeys(self.equations[n].tensor for n in unit):
+            if all(m in self.ranges for m in self._defining(tensor)):
+                self._prove(tensor)
+        if not cyclic:
+            return [Step(n) for n in unit]
+        mine = {n: self.equations[n] for n in unit}
+        here = {n: self.uses[n] for n in unit}
+        found, steps = arranged(mine, here, self.ranges, self.fail)
+        for n, eq in found.items():
+            self.equations[n] = eq
+        return steps
+
+    def _infer_one(self, left: Sequence[int]) -> int:
+        """Infers the ranges of the first equation for which that is possible.
+
+        What reads tensors of unknown extents comes later if it can: they narrow its ranges. Where
+        no equation is possible, a dimension ends where an equation before ends that writes it.
+        """
+        first: OpError | None = None
+        for extent in (self.extents.extent, self._written):
+            for n in sorted(left, key=self._reads_unknown):
+                try:
+                    self._unify(n)
+                    self._infer(n, extent)
+                except OpError as error:
+                    first = first or error
+                    continue
+                return n
+        assert first is not None
+        raise first
+
+    def _written(self, tensor: str, dim: int) -> Expr | None:
+        """The extent of a dimension, or how far the first equation goes that writes all of it."""
+        known = self.extents.extent(tensor, dim)
+        for n in () if known is not None else self._defining(tensor):
+            index = self.equations[n].lhs[dim]
+            if n in self.ranges and isinstance(index, Index):
+                r = self.ranges[n][index.name]
+                if r.lo is const(0) and not indices_of(r.hi):
+                    return self.extents.resolve(r.hi)
+        return known
+
+    def _reads_unknown(self, n: int) -> bool:
+        return any(
+            self.extents.extent(use.tensor, use.dim) is None
+            for use in self.uses[n]
+            if use.tensor != self.equations[n].tensor
+        )
+
+    def _defining(self, tensor: str) -> list[int]:
+        return [n for n, eq in enumerate(self.equations) if eq.tensor == tensor]
+
+    def _resolved(self, r: Range) -> Range:
+        return _tidied(Range(r.index, self.extents.resolve(r.lo), self.extents.resolve(r.hi)))
 
     def _resolve(self, n: int) -> None:
         before = self.equations[n]
@@ -112,7 +182,7 @@ class _Checker:
                 )
         self._resolve(n)
 
-    def _infer(self, n: int) -> None:
+    def _infer(self, n: int, extent: Extent) -> None:
         eq = self.equations[n]
         outer = free_indices(eq)
         given = {r.index: _tidied(r) for r in eq.ranges}
@@ -129,7 +199,7 @@ class _Checker:
             outer,
             given,
             self.uses[n],
-            self.extents.extent,
+            extent,
             lambda message: self.fail(n, message),
         )
         self.ranges[n] = ranges
@@ -176,39 +246,44 @@ class _Checker:
                 except OpError as err:
                     raise self.fail(n, f"{err}; {role}") from None
 
-    def _finish(self, tensor: str) -> None:
-        mine = {n: eq for n, eq in enumerate(self.equations) if eq.tensor == tensor}
-        accumulates = any(eq.reducer is not None for eq in mine.values())
-        if accumulates and len(mine) > 1:
+    def _shape(self, tensor: str) -> None:
+        """The extents of a tensor all of whose equations have ranges."""
+        mine = {n: self.equations[n] for n in self._defining(tensor)}
+        if len(mine) > 1 and any(eq.reducer is not None for eq in mine.values()):
             raise self.fail(
                 max(mine), f"{tensor} is accumulated, so a single equation may define it"
             )
         if tensor not in self.op.shapes:
             self._check_start(mine)
             self.extents.define(tensor, shape(tensor, mine, self.fail))
-        extents = [self._extent(tensor, d) for d in range(self.extents.ranks[tensor])]
+
+    def _prove(self, tensor: str) -> None:
+        """Proves that accesses are in bounds and that each element is written once."""
+        mine = {n: self.equations[n] for n in self._defining(tensor)}
         for n in mine:
             self._prove_bounds(n)
-        if accumulates:
-            (n,) = mine
-            if any(u.tensor == tensor and not u.write for u in self.uses[n]):
-                raise self.fail(n, f"{tensor} is accumulated, so its equation may not read it")
-            self.done |= mine
-            return
-        for n, eq in mine.items():
-            self._check_own_reads(n, eq)
-        check_writes(tensor, mine, extents, self.fail)
-        mine_uses = {n: self.uses[n] for n in mine}
-        self.done |= ordered(mine, mine_uses, self.ranges, self.fail)
+        if all(eq.reducer is None for eq in mine.values()):
+            extents = [self._extent(tensor, d) for d in range(self.extents.ranks[tensor])]
+            check_writes(tensor, mine, extents, self.fail)
 
-    def _check_own_reads(self, n: int, eq: Equation) -> None:
-        for access in accesses(eq.rhs):
-            if access.tensor == eq.tensor and any(map(depends_on_data, access.indices)):
+    def _check_own_reads(self, mine: Mapping[int, Equation]) -> None:
+        """What a cycle of tensors may not do: accumulate, and read itself where data says."""
+        tensors = list(dict.fromkeys(eq.tensor for eq in mine.values()))
+        for n, eq in mine.items():
+            if eq.reducer is not None:
+                others = ", ".join(t for t in tensors if t != eq.tensor)
+                read = f"{others}, computed from it; write it as a sum(...)" if others else "it"
                 raise self.fail(
-                    n,
-                    f"{print_expr(access)} reads its own tensor at a place that depends on data, "
-                    f"so no order of computation is known",
+                    n, f"{eq.tensor} is accumulated, so its equation may not read {read}"
                 )
+            for access in accesses(eq.rhs):
+                if access.tensor in tensors and any(map(depends_on_data, access.indices)):
+                    own = "its own tensor" if access.tensor == eq.tensor else "what needs it"
+                    raise self.fail(
+                        n,
+                        f"{print_expr(access)} reads {own} at a place that depends on data, "
+                        f"so no order of computation is known",
+                    )
 
     def _extent(self, tensor: str, dim: int) -> Expr:
         found = self.extents.extent(tensor, dim)
@@ -280,17 +355,15 @@ class _Checker:
             f"extent {print_expr(end)}{'' if size == print_expr(end) else f' = {size}'}",
         )
 
-    def _result(self) -> Checked:
+    def _result(self, steps: tuple[Step, ...]) -> Checked:
         resolve = self.extents.resolve
         rules = self.extents.rules(self.op)
-        equations = tuple(
-            map_exprs(self.done[n], lambda e: _tidy(resolve(e))) for n in range(len(self.done))
-        )
+        equations = tuple(map_exprs(eq, lambda e: _tidy(resolve(e))) for eq in self.equations)
         shapes: dict[str, tuple[Expr, ...]] = {}
         for tensor, rank in self.extents.ranks.items():
             shapes[tensor] = tuple(affine.normalize(self._extent(tensor, d)) for d in range(rank))
         sizes = tuple(dict.fromkeys(r.extent.name for r in rules if isinstance(r.extent, Size)))
-        return Checked(self.op, equations, shapes, sizes, rules)
+        return Checked(self.op, equations, shapes, sizes, rules, steps)
 
 
 def _tidied(r: Range) -> Range:
@@ -317,6 +390,7 @@ def _check_names(op: Op) -> None:
         if params.count(name) > 1:
             raise OpError(f"{op.name} has two inputs called {name}")
     last = {eq.tensor: n for n, eq in enumerate(op.equations)}
+    cycles = tensor_cycles(op)
     for name in op.returns:
         if name not in last:
             raise OpError(f"{op.name} returns {name}, which no equation defines")
@@ -329,7 +403,8 @@ def _check_names(op: Op) -> None:
                 continue
             if tensor not in last:
                 raise failure(op, n, f"{tensor} is neither an input nor defined")
-            if last[tensor] >= n:
+            together = tensor in cycles and cycles[tensor] == cycles.get(eq.tensor)
+            if last[tensor] >= n and not together:
                 raise failure(
                     op, n, f"{tensor} is read here before its last equation; define it first"
                 )

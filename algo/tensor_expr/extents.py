@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import OpError
 from . import affine
+from .components import tensor_cycles
 from .expr import (
     Access,
     Const,
@@ -194,7 +195,7 @@ def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) ->
     dimension counts too where whole indices run over it everywhere.
     """
     parent = {(p.name, d): (p.name, d) for p in op.params for d in range(ranks.get(p.name, 0))}
-    parent |= {at: at for at in _spanned(op, uses, ranks)}
+    parent |= {at: at for at in _spanned(op, uses)}
 
     def find(at: Dim) -> Dim:
         while parent[at] != at:
@@ -227,20 +228,28 @@ def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) ->
     return {at: find(at) for at in parent}
 
 
-def _spanned(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) -> set[Dim]:
-    """Dimensions of defined tensors that every equation writes, and itself reads, from end to end.
+def _spanned(op: Op, uses: Sequence[Sequence[Use]]) -> set[Dim]:
+    """Dimensions of defined tensors that every equation writes, and that those of a cycle of
+    tensors read, from end to end.
 
     From end to end means by an index without a given range that nowhere stands but alone.
     """
+    cycles = tensor_cycles(op)
     count: dict[str, int] = {}
     for eq in op.equations:
         count[eq.tensor] = count.get(eq.tensor, 0) + 1
     out: set[Dim] = set()
     torn: set[Dim] = set()
     for eq, here in zip(op.equations, uses, strict=True):
-        ties = [u for u in here if u.tensor == eq.tensor]
-        if (count[eq.tensor] == 1 and len(ties) == ranks[eq.tensor]) or eq.tensor in op.shapes:
+        if count[eq.tensor] == 1 and eq.tensor not in cycles:
             continue
+        own = cycles.get(eq.tensor)
+        ties = [
+            u
+            for u in here
+            if u.tensor not in op.shapes
+            and (u.tensor == eq.tensor or (own is not None and cycles.get(u.tensor) == own))
+        ]
         ranged = {r.index for r in (*eq.ranges, *_inner_ranges(eq))}
         apart = {i for u in here if not isinstance(u.expr, Index) for i in indices_of(u.expr)}
         for use in ties:

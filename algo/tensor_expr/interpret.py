@@ -1,12 +1,12 @@
 """The oracle: an operator computed by NumPy, straight from its equations.
 
 It uses no schedule and no code generator. Every equation is evaluated over its whole box of
-instances at once; a recurrence runs its outer indices one by one, as few as its own reads allow.
+instances at once; recurrences run loop by loop in the order that `check` found (`sequence.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,12 @@ from ..errors import InternalError, ShapeError, counted
 from . import types
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
-from .expr import Access, Index, Range, walk
+from .expr import Access, Index
+from .joined import parts
 from .located import located
-from .op import Checked, Equation, Op
+from .op import Checked, Equation, Op, Step
 from .reducers import REDUCERS
+from .sequence import Pending
 from .sizes import bind_sizes, evaluate
 
 
@@ -47,11 +49,11 @@ def interpret(
         if dtypes[name] is bf16:
             array = (as_bits(array).astype(np.uint32) << np.uint32(16)).view(np.float32)
         run.tensors[name] = Typed(run.convert(array, dtypes[name]), dtypes[name])
-    for n, eq in enumerate(checked.equations):
+    for part in parts(checked.steps, 0):
         try:
-            run.equation(eq)
+            run.steps(part)
         except ShapeError as error:
-            raise ShapeError(f"{op.name}: {error}{located(op, n)}") from None
+            raise ShapeError(f"{op.name}: {error}{located(op, run.number)}") from None
     run.finish()
     results = tuple(run.result(name) for name in op.returns)
     return results[0] if len(results) == 1 else results
@@ -66,6 +68,7 @@ class _Run(Evaluator):
         super().__init__(sizes, exact)
         self.checked = checked
         self.dtypes = dtypes
+        self.number = 0  # of the equation that is being computed
 
     def result(self, name: str) -> Array:
         """A returned tensor, in its own type (floats in float64 if exact)."""
@@ -74,25 +77,38 @@ class _Run(Evaluator):
             return (array.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
         return array
 
-    def equation(self, eq: Equation) -> None:
-        """Computes all elements that the equation defines."""
-        self.finish(eq.tensor)
-        typed = _typed(eq, self.dtypes)
+    def steps(self, part: Sequence[Step]) -> None:
+        """Computes all elements that equations in common loops define."""
+        equations = [_typed(self.checked.equations[step.equation], self.dtypes) for step in part]
+        if part[0].carries:
+            self._sequence([Pending(self, s, eq) for s, eq in zip(part, equations, strict=True)], 0)
+            return
+        self.number = part[0].equation
+        (eq,) = equations
         if eq.reducer is not None:
-            self._accumulate(typed, eq.reducer)
+            self._accumulate(eq, eq.reducer)
             return
-        target = self._target(eq.tensor)
-        reads = any(isinstance(item, Access) and item.tensor == eq.tensor for item in walk(eq.rhs))
-        if reads:
-            self._recurrence(typed, target)
-            return
-        for box in self.parts(Box({}, ()), typed.ranges):
-            self._assign(typed, box, target)
+        for box in self.parts(Box({}, ()), eq.ranges):
+            self._assign(eq, box)
 
-    def finish(self, still: str | None = None) -> None:
-        """All tensors but `still` are defined now, every element."""
-        for name in [name for name in self.unwritten if name != still]:
-            if self.unwritten.pop(name).any():
+    def _sequence(self, pending: Sequence[Pending], level: int) -> None:
+        """Runs what is left of equations in the order of their loops from `level` on."""
+        for part in parts(pending, level):
+            first = part[0]
+            if level == len(first.step.carries):
+                for box in first.boxes():
+                    self.number = first.step.equation
+                    self._assign(first.equation, box)
+            elif not first.step.carries[level]:
+                self._sequence(part, level + 1)
+            else:
+                for value in sorted(set().union(*(item.values(level) for item in part))):
+                    self._sequence([item.at(level, value) for item in part], level + 1)
+
+    def finish(self) -> None:
+        """Every element of every tensor is defined now."""
+        for name, unwritten in self.unwritten.items():
+            if unwritten.any():
                 raise InternalError(f"{name} was proved to be written, and is not everywhere")
 
     def _target(self, name: str) -> Array:
@@ -114,41 +130,22 @@ class _Run(Evaluator):
         positions = [self.evaluate(e, box).array for e in eq.lhs]
         return self.inside(Access(eq.tensor, eq.lhs), self._shape(eq.tensor), positions, box)
 
-    def _assign(self, eq: Equation, box: Box, target: Array) -> None:
+    def _assign(self, eq: Equation, box: Box) -> None:
+        target = self._target(eq.tensor)
         box = self._guarded(eq, box)
         if not all(box.shape) or (box.mask is not None and not box.mask.any()):
             return
         dtype = self.dtypes[eq.tensor]
-        value = self.convert(self.evaluate(eq.rhs, box).array, dtype)
+        try:
+            value = self.convert(self.evaluate(eq.rhs, box).array, dtype)
+        except Unwritten as error:
+            raise InternalError(f"an element of {error} is read before it is written") from None
         positions = self._positions(eq, box)
         if positions is None:
             return
         at, values = _active(positions, value, box)
         target[at] = values
         self.unwritten[eq.tensor][at] = False
-
-    def _recurrence(self, eq: Equation, target: Array) -> None:
-        """Runs the outermost index in order and the others at once; if an element is read before
-        it is written, the two outermost in order, and so on: the order of the ranges is legal."""
-        before = target.copy(), self.unwritten[eq.tensor].copy()
-        for depth in range(1, len(eq.ranges) + 1):
-            try:
-                for box in self._sequence(Box({}, ()), eq.ranges, depth):
-                    self._assign(eq, box, target)
-                return
-            except Unwritten:
-                target[...], self.unwritten[eq.tensor][...] = before
-        raise InternalError(f"{eq.tensor} is read before it is written, in every order tried")
-
-    def _sequence(self, box: Box, ranges: tuple[Range, ...], depth: int) -> Iterator[Box]:
-        """Boxes in which the first `depth` indices have one value each."""
-        if depth == 0:
-            yield self.extend(box, ranges)
-            return
-        lo, hi = (int(self.evaluate(e, box).array) for e in (ranges[0].lo, ranges[0].hi))
-        for at in range(lo, hi):
-            grid = {**box.grid, ranges[0].index: np.asarray(at, np.int64)}
-            yield from self._sequence(Box(grid, ()), ranges[1:], depth - 1)
 
     def _accumulate(self, eq: Equation, name: str) -> None:
         """`T[f(i)] += e`: along the axes that the left side does not name, then by scattering."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..dtypes import DType, TensorType
 from ..location import Loc
 from ..node import node
-from .expr import Expr, Range
+from .expr import Expr, Index, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,10 @@ class Op:
             self._memo[key] = make()
         return self._memo[key]
 
+    def location(self, number: int) -> Loc | None:
+        """Where an equation was written, if that is known."""
+        return self.locations[number] if number < len(self.locations) else None
+
     @property
     def text(self) -> str:
         """The canonical text; it parses back to an equal op."""
@@ -117,6 +121,26 @@ class SizeRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One equation, by its number, in the order in which an op is computed.
+
+    It has its `joined` outermost loops in common with the step before it, whatever indices those
+    run over. Where it needs elements that it defines itself, or that equations which need it
+    define, the outermost loops see to it that they are there: one for each of `carries`, True
+    where elements of an earlier iteration are needed. Those loops run in order; all other
+    instances may be computed at once.
+
+    `loops` are the values of the loops over its indices, outermost first; none where those are
+    the indices of its ranges.
+    """
+
+    equation: int
+    joined: int = 0
+    carries: tuple[bool, ...] = ()
+    loops: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """An op with every range explicit and proved in bounds, for all sizes.
 
@@ -124,6 +148,7 @@ class Checked:
     equation or on the reduction that binds it, and unique index names within an equation.
     `shapes` gives every tensor's extents over size symbols. `sizes` lists the symbols; each is
     bound by the first rule whose extent is that bare symbol, and all rules must then hold.
+    `steps` are the equations in the order in which they run.
     """
 
     op: Op
@@ -131,6 +156,7 @@ class Checked:
     shapes: Mapping[str, tuple[Expr, ...]]
     sizes: tuple[str, ...]
     rules: tuple[SizeRule, ...]
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +181,8 @@ class Stage:
 
     `joined` says how many of its outermost loops the stage has in common with the stage before it,
     by position: 0 for a nest of its own, 2 for C.update under the loops i and j of C.init.
+    `loops` are the values of its loops, outermost first; none where those are the indices of its
+    ranges.
     """
 
     name: str
@@ -166,6 +194,12 @@ class Stage:
     reducer: str | None
     loc: Loc | None
     joined: int = 0
+    loops: tuple[Expr, ...] = ()
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """The values of its loops, outermost first."""
+        return self.loops or tuple(Index(r.index) for r in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)

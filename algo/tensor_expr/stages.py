@@ -16,6 +16,7 @@ from ..location import Loc
 from . import affine
 from .affine import is_affine
 from .build import both, compare, conjuncts, const, sub
+from .common import Common
 from .domains import closure, counterexample, largest, within
 from .expr import (
     Access,
@@ -27,15 +28,14 @@ from .expr import (
     Range,
     Reduce,
     Size,
-    accesses,
     children,
     indices_of,
     rebuild,
     substitute,
     walk,
 )
+from .joined import parts
 from .op import Checked, Equation, Kernel, Stage, Tensor
-from .printer import print_equation
 from .reducers import EXTREMES, REDUCERS
 from .types import cast, dtype_of, elaborate, elaborate_condition, elaborate_index, infer
 from .uses import holding, map_exprs
@@ -69,6 +69,7 @@ class _Maker:
     shared: dict[object, Access] = field(default_factory=dict)
     loc: Loc | None = None
     base: str = ""
+    common: Common = field(default_factory=lambda: Common(set()))
 
     def run(self) -> Kernel:
         op = self.checked.op
@@ -80,14 +81,24 @@ class _Maker:
         for eq in self.checked.equations:
             count[eq.tensor] = count.get(eq.tensor, 0) + 1
         part: dict[str, int] = {}
-        for n, eq in enumerate(self.checked.equations):
-            self.base = eq.tensor
-            if count[eq.tensor] > 1:
-                part[eq.tensor] = part.get(eq.tensor, -1) + 1
-                self.base = f"{eq.tensor}.{part[eq.tensor]}"
-            self.loc = op.locations[n] if n < len(op.locations) else None
-            self._equation(map_exprs(eq, self._bound))
-        return Kernel(self.checked, self.tensors, tuple(self.stages), self.sizes)
+        bases: list[str] = []
+        for eq in self.checked.equations:
+            part[eq.tensor] = part.get(eq.tensor, -1) + 1
+            several = count[eq.tensor] > 1
+            bases.append(f"{eq.tensor}.{part[eq.tensor]}" if several else eq.tensor)
+        stages: list[Stage] = []
+        for steps in parts(self.checked.steps, 0):
+            equations = [map_exprs(self.checked.equations[s.equation], self._bound) for s in steps]
+            self.common = Common({eq.tensor for eq in equations} if steps[0].carries else set())
+            for n, (step, eq) in enumerate(zip(steps, equations, strict=True)):
+                below = steps[n + 1].joined if n + 1 < len(steps) else 0
+                self.common.enter(step, eq.ranges, below)
+                self.base, self.loc = bases[step.equation], op.location(step.equation)
+                self._equation(eq)
+                self.common.leave(self.stages)
+                self.stages = []
+            stages += self.common.stages
+        return Kernel(self.checked, self.tensors, tuple(stages), self.sizes)
 
     def _bound(self, expr: Expr) -> Expr:
         if not self.sizes:
@@ -109,10 +120,8 @@ class _Maker:
             self._accumulation(eq, lhs, rhs, scope)
             return
         own = self._own_reduction(rhs, scope)
-        before = len(self.stages)
         if own is None:
             value = cast(self._hoist(rhs, scope), self.env[eq.tensor], self.env)
-            self._check_recurrence(eq, before)
             self._stage(self.base, eq.tensor, eq.ranges, where, lhs, value)
             return
         written, alone = own
@@ -120,13 +129,13 @@ class _Maker:
         reducer = REDUCERS[reduction.reducer]
         acc = self._accumulator_type(reduction)
         body = self._hoist_inside(reduction, scope)
-        self._check_recurrence(eq, before)
         if alone and acc is self.env[eq.tensor]:
             target, place = eq.tensor, lhs
             init_where = where
         else:
             target, init_where = f"{self.base}.acc", None
             place = self._temporary(target, acc, list(ranges), ranges)
+            self.common.own(target)
         self._stage(
             f"{self.base}.init", target, eq.ranges, init_where, place,
             Const(reducer.identity(acc), acc),
@@ -136,15 +145,6 @@ class _Maker:
             result = _replaced(rhs, written, Access(target, place))
             value = cast(result, self.env[eq.tensor], self.env)
             self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value)
-
-    def _check_recurrence(self, eq: Equation, before: int) -> None:
-        """A temporary is whole before the equation starts, so it cannot be part of a recurrence."""
-        if len(self.stages) > before and _reads_itself(eq):
-            raise UnsupportedError(
-                f"{eq.tensor} reads its own elements, and of the reductions of such an "
-                f"equation only one, over all indices of the left side, is supported yet; "
-                f"split it\n    in {print_equation(eq)}"
-            )
 
     def _accumulation(self, eq: Equation, lhs: tuple[Expr, ...], rhs: Expr, scope: _Scope) -> None:
         assert eq.reducer is not None
@@ -244,7 +244,8 @@ class _Maker:
     def _reduction(self, reduction: Reduce, scope: _Scope) -> Expr:
         bound = set(reduction.indices)
         mentioned = [*indices_of(reduction), *(i for g in scope.guards for i in indices_of(g))]
-        outer = closure([i for i in mentioned if i not in bound], scope.ranges)
+        free = closure([i for i in mentioned if i not in bound], scope.ranges)
+        outer = self.common.around(free, scope.ranges, (reduction, *scope.guards))
         ranges = {i: scope.ranges[i] for i in outer}
         key = (reduction, scope.guards, tuple(ranges.values()))
         if key in self.shared:
@@ -256,6 +257,7 @@ class _Maker:
         acc = self._accumulator_type(reduction)
         name = self._unique(name)
         place = self._temporary(name, acc, outer, ranges)
+        self.common.temporary(name, (reduction, *scope.guards))
         identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
         self._stage(f"{name}.init", name, tuple(ranges.values()), None, place, identity)
         self._update(f"{name}.update", name, place, reduction, body, acc, narrowed)
@@ -287,7 +289,8 @@ class _Maker:
     def _stored(self, value: Expr, scope: _Scope) -> Access:
         """A temporary that holds a value for all instances of a scope on which it depends."""
         mentioned = [*indices_of(value), *(i for g in scope.guards for i in indices_of(g))]
-        outer = closure(list(dict.fromkeys(mentioned)), scope.ranges)
+        free = closure(list(dict.fromkeys(mentioned)), scope.ranges)
+        outer = self.common.around(free, scope.ranges, (value, *scope.guards))
         ranges = {i: scope.ranges[i] for i in outer}
         dtype = dtype_of(value, self.env)
         where: Expr | None = None
@@ -299,6 +302,7 @@ class _Maker:
                 value = Call("where", (condition, value, nothing))
         name = self._unique(f"{self.base.partition('.')[0]}_value")
         place = self._temporary(name, dtype, outer, ranges)
+        self.common.temporary(name, (value,))
         self._stage(name, name, tuple(ranges.values()), where, place, value)
         return Access(name, place)
 
@@ -362,8 +366,11 @@ class _Maker:
             if before.joined:
                 joined = min(joined, before.joined)
         self.stages.append(
-            Stage(name, tensor, ranges, where, lhs, value, reducer, self.loc, joined)
-        )
+            Stage(
+                name, tensor, ranges, where, lhs, value, reducer, self.loc, joined,
+                self.common.loops(ranges),
+            )
+        )  # fmt: skip
 
 
 def _guarded_children(expr: Expr, guards: tuple[Expr, ...]) -> list[tuple[Expr, tuple[Expr, ...]]]:
@@ -391,10 +398,6 @@ def _common(one: Sequence[Range], other: Sequence[Range]) -> int:
             break
         count += 1
     return count
-
-
-def _reads_itself(eq: Equation) -> bool:
-    return any(a.tensor == eq.tensor for a in accesses(eq.rhs))
 
 
 def _fresh(lhs: tuple[Expr, ...], taken: set[Index], rank: int) -> list[str]:

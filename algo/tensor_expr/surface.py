@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import OpError
 from ..location import Loc
 from .binding import BindingError, bind
+from .components import cycles_of
 from .expr import (
     Access,
     Call,
@@ -180,18 +182,24 @@ def _indices(count: int) -> str:
 
 
 def _single_assignment(drafts: Sequence[Draft], inputs: set[str], loc: Loc) -> None:
-    """Inputs are not assigned, equations of one tensor stand together, reads follow definitions."""
+    """Inputs are not assigned, equations of one tensor stand together, reads follow definitions.
+
+    Tensors that need each other may be defined in any order.
+    """
     last: str | None = None
     done: set[str] = set()
+    cycles = cycles_of([(d.tensor, {access.tensor for access in _reads(d)}) for d in drafts])
+    circles = Counter(cycles.values())
     for draft in drafts:
         name = draft.tensor
         if name in inputs:
             raise draft.error(f"{name} is an input and cannot be assigned; use a new name", name)
-        if name != last and name in done:
+        circle = cycles.get(name, -1)
+        if name != last and name in done and circles[circle] < 2:
             raise draft.error(
                 f"{name} is defined twice; the equations of one tensor stand together", name
             )
-        if name == last and draft.reducer is not None:
+        if name in done and draft.reducer is not None:
             raise draft.error(f"{name} is defined twice; its first equation is already final", name)
         for access in _reads(draft):
             tensor = access.tensor
@@ -199,7 +207,8 @@ def _single_assignment(drafts: Sequence[Draft], inputs: set[str], loc: Loc) -> N
                 raise draft.error(
                     f"{name} is read while it is accumulated; accumulate into a new tensor", name
                 )
-            if tensor not in inputs and tensor not in done and tensor != name:
+            ready = tensor in done or tensor == name or cycles.get(tensor) == circle
+            if tensor not in inputs and not ready:
                 raise draft.error(
                     f"{tensor} is read here but defined by no equation above and is no input",
                     tensor,

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from ...algo.tensor_expr.build import compare, conjuncts
 from ...algo.tensor_expr.expr import Expr, Index
+from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
+from ...algo.tensor_expr.skew import loop_names
 from .nest import Buffer, Leaf, Loop, Nest, Stmt, Tree
 from .storage import place
 from .tree import seq
@@ -20,50 +22,46 @@ def initial(kernel: Kernel) -> Nest:
     """The nest that runs the stages one after the other; every schedule starts from it."""
     stmts = {stage.name: statement(stage) for stage in kernel.stages}
     taken: set[str] = set()
-    parts = [_loops(run, 0, taken) for run in _runs(kernel.stages, 0)]
+    own = {eq.tensor for eq in kernel.checked.equations}
+    trees = [_loops(part, 0, own, taken) for part in parts(kernel.stages, 0)]
     buffers = {
         t.name: Buffer(
             t.name, t.name, t.dtype, len(t.shape), "heap" if t.role == "temp" else "param"
         )
         for t in kernel.tensors.values()
     }
-    return place(Nest(kernel, stmts, seq(parts), buffers))
+    return place(Nest(kernel, stmts, seq(trees), buffers))
 
 
-def _runs(stages: Sequence[Stage], depth: int) -> list[list[Stage]]:
-    """The stages cut where one shares no more than `depth` loops with the one before."""
-    runs: list[list[Stage]] = []
-    for stage in stages:
-        if runs and stage.joined > depth:
-            runs[-1].append(stage)
-        else:
-            runs.append([stage])
-    return runs
-
-
-def _loops(stages: Sequence[Stage], depth: int, taken: set[str]) -> Tree:
+def _loops(stages: Sequence[Stage], depth: int, own: set[str], taken: set[str]) -> Tree:
     """The loops, but the outermost `depth`, of stages that share at least one more."""
     first, shared = stages[0], min([stage.joined for stage in stages[1:]], default=None)
-    if shared is None:
-        end, inside = len(first.ranges), [Leaf(first.name)]
-    else:
-        end, inside = shared, [_loops(run, shared, taken) for run in _runs(stages, shared)]
-    owner = _owner(first, shared is not None)
+    end = len(first.values) if shared is None else shared
+    inside: list[Tree] = [Leaf(first.name)]
+    if shared is not None:
+        inside = [_loops(part, shared, own, taken) for part in parts(stages, shared)]
     tree = seq(inside)
-    names = [_unique(owner, r.index, taken) for r in first.ranges[depth:end]]
+    owner, whose = _owner(stages, own)
+    called = loop_names(whose.ranges, whose.values)
+    names = [_unique(owner, index, taken) for index in called[depth:end]]
     for level in reversed(range(depth, end)):
-        values: dict[str, Expr] = {s.name: Index(s.ranges[level].index) for s in stages}
+        values = {s.name: s.values[level] for s in stages}
         tree = Loop(names[level - depth], values, tree)
     return tree
 
 
-def _owner(stage: Stage, several: bool) -> str:
-    """Whose loops they are: those of several stages, and an update's own, are the reduction's.
+def _owner(stages: Sequence[Stage], own: set[str]) -> tuple[str, Stage]:
+    """Whose loops they are, by name, and a stage that has them.
 
-    So `C.i` is around C.init and C.update, and `C.k` around the update, but `H.init.d` alone.
+    Those of several stages, and an update's own, are the reduction's: `C.i` is around C.init and
+    C.update, and `C.k` around the update, but `H.init.d` alone. Those of a recurrence are of the
+    first equation in it, whose temporaries may come before.
     """
-    stem, _, part = stage.name.rpartition(".")
-    return stem if part == "update" or (several and part in ("init", "final")) else stage.name
+    whose = next((stage for stage in stages if stage.tensor in own), stages[0])
+    stem, _, part = whose.name.rpartition(".")
+    several = len(stages) > 1
+    reduces = part == "update" or (several and part in ("init", "final"))
+    return (stem if reduces else whose.name), whose
 
 
 def statement(stage: Stage) -> Stmt:

@@ -129,12 +129,11 @@ def test_a_recurrence_ties_its_equations_together():
     assert checked.sizes == ("D", "T")
 
 
-def test_a_backward_recurrence_is_turned_round():
+def test_a_backward_recurrence_runs_downwards():
     text = "f(g: f32[N]) -> d:\n    d[N-1] = g[N-1]\n    d[t] = g[t] + d[t+1] where t in 0:N-1"
-    assert facts(text)[0] == [
-        "d[N-1] = g[N-1]",
-        "d[N-t-2] = g[N-t-2] + d[N-t-1] where t in 0:N-1",
-    ]
+    assert facts(text)[0] == ["d[N-1] = g[N-1]", "d[t] = g[t] + d[t+1] where t in 0:N-1"]
+    step = check(parse(text)).steps[1]
+    assert [print_expr(value) for value in step.loops] == ["-t"] and step.carries == (True,)
 
 
 def test_another_order_of_loops_is_found():

@@ -118,13 +118,8 @@ TEXT = [
     ),
     (
         "f(x: f32[N]) -> c:\n c[i] = c[N-1-i] + x[i]",
-        "c reads its own elements and no order of i, upwards or downwards, computes each before "
-        "it is read\n    in c[i] = c[N-1-i] + x[i] (<text>:2)",
-    ),
-    (
-        "f(x: f32[N]) -> c:\n c[2*i] = c[2*i+1] + x[i]\n c[2*i+1] = x[i]",
-        "c[2*i+1] at i=0 at N=1 is written by the later equation 2; write that one first\n"
-        "    in c[2*i] = c[2*i+1] + x[i] (<text>:2)",
+        "c[0] needs itself at N=1, so nothing can compute it\n"
+        "    in c[i] = c[N-1-i] + x[i] (<text>:2)",
     ),
     (
         "c[i] = c[idx[i]] + x[i]",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from diptych.algo.dtypes import f16, f32, i8, i64
-from diptych.algo.errors import UnsupportedError
 from diptych.algo.tensor_expr.check import check
 from diptych.algo.tensor_expr.expr import (
     Access,
@@ -21,6 +18,7 @@ from diptych.algo.tensor_expr.expr import (
     walk,
 )  # fmt: skip
 from diptych.algo.tensor_expr.interpret import interpret
+from diptych.algo.tensor_expr.joined import parts
 from diptych.algo.tensor_expr.op import Equation, Kernel, Op, Param
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.algo.tensor_expr.parse import parse
@@ -153,16 +151,17 @@ def test_equations_of_one_tensor_are_numbered():
     ]
 
 
-def test_two_reductions_of_a_recurrence_are_refused():
-    text = "h[0,d] = h0[d]\nh[t,d] = sum(U[d,e] * h[t-1,e]) * sum(V[d,e] * h[t-1,e]) + x[t,d]"
-    with pytest.raises(UnsupportedError) as err:
-        kernel(check(parse(text)), {})
-    assert str(err.value) == (
-        "h reads its own elements, and of the reductions of such an equation only one, over all "
-        "indices of the left side, is supported yet; split it\n"
-        "    in h[t,d] = sum(U[d,e] * h[t-1,e]) * sum(V[d,e_1] * h[t-1,e_1]) + x[t,d] "
-        "where t in 1:T, d in 0:D, e in 0:D, e_1 in 0:D"
-    )
+def test_two_reductions_of_a_recurrence_are_computed_in_its_loops():
+    text = "h[0,d] = h0[d]\nh[t,d] = sum(U[d,e] * h[t-1,e]) * sum(V[d,e] * x[t,e])"
+    made = kernel(check(parse(text)), {})
+    assert [(s.name, s.joined) for s in made.stages] == [
+        ("h.0", 0),
+        ("h_sum_2.init", 0),  # needs nothing of h
+        ("h_sum_2.update", 2),
+        ("h_sum.init", 0),
+        ("h_sum.update", 2),
+        ("h.1", 1),
+    ]
 
 
 def test_tensors_have_roles_and_shapes():
@@ -200,6 +199,20 @@ def value(expr: Expr, at: dict[str, int], arrays: dict[str, np.ndarray]):
     raise AssertionError(expr)
 
 
+def keys(stages, depth=0, before=lambda loops: []):
+    """When the instances of each stage run, as lists of places and values of loops."""
+    for place, part in enumerate(parts(stages, depth)):
+        shared = min((s.joined for s in part[1:]), default=len(part[0].values))
+
+        def key(loops, place=place, end=shared):
+            return [*before(loops), place, *loops[depth:end]]
+
+        if len(part) == 1:
+            yield part[0], key
+        else:
+            yield from keys(part, shared, key)
+
+
 def run(made: Kernel, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The stages one after the other, their instances in order."""
     arrays = dict(inputs)
@@ -217,24 +230,20 @@ def run(made: Kernel, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         for v in range(lo, hi):
             yield from instances(ranges[1:], {**at, ranges[0].index: v})
 
-    groups = itertools.groupby(
-        made.stages, lambda s: s.name.rpartition(".")[0] if s.reducer or ".1." in s.name else s.name
-    )
-    for _, group in groups:
-        todo = []
-        for order, stage in enumerate(group):
-            shared = 2 if ".1." in stage.name else 0  # a recurrence interleaves its stages
-            for at in instances(stage.ranges, {}):
-                todo.append((tuple(at.values())[:shared], order, len(todo), stage, at))
-        for *_, stage, at in sorted(todo, key=lambda t: t[:3]):
-            if stage.where is not None and not value(stage.where, at, arrays):
-                continue
-            cell = tuple(int(value(i, at, arrays)) for i in stage.lhs)
-            new = value(stage.value, at, arrays)
-            if stage.reducer is not None:
-                combine = OPERATIONS[REDUCERS[stage.reducer].combine].numpy
-                new = combine(arrays[stage.tensor][cell], new)
-            arrays[stage.tensor][cell] = new
+    todo = []
+    for stage, key in keys(made.stages):
+        for at in instances(stage.ranges, {}):
+            loops = [int(value(e, at, arrays)) for e in stage.values]
+            todo.append((key(loops), len(todo), stage, at))
+    for _, _, stage, at in sorted(todo, key=lambda t: t[:2]):
+        if stage.where is not None and not value(stage.where, at, arrays):
+            continue
+        cell = tuple(int(value(i, at, arrays)) for i in stage.lhs)
+        new = value(stage.value, at, arrays)
+        if stage.reducer is not None:
+            combine = OPERATIONS[REDUCERS[stage.reducer].combine].numpy
+            new = combine(arrays[stage.tensor][cell], new)
+        arrays[stage.tensor][cell] = new
     return arrays
 
 

@@ -1,0 +1,74 @@
+"""Recurrences for the interpreter: which instances of an equation run at a value of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .evaluate import Array, Box, Evaluator
+from .expr import Call, Expr, Index
+from .op import Equation, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The instances of an equation that are left to run inside some values of outer loops.
+
+    Those are indices in `limits`, or where a loop is skewed the `points` with that value: the
+    indices of each, along one axis.
+    """
+
+    run: Evaluator
+    step: Step
+    equation: Equation
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    points: Mapping[str, Array] | None = None
+
+    @property
+    def joined(self) -> int:
+        """How many loops it shares with what comes before."""
+        return self.step.joined
+
+    def boxes(self) -> Iterator[Box]:
+        """All instances, in no particular order."""
+        if self.points is None:
+            yield self.run.extend(Box({}, ()), self.equation.ranges, self.limits)
+        else:
+            count = len(next(iter(self.points.values())))
+            yield Box(dict(self.points), (count,))
+
+    def values(self, level: int) -> set[int]:
+        """The values that the loop of that level takes."""
+        (box,) = self.boxes()
+        if not all(box.shape):
+            return set()
+        value = self.run.evaluate(self._loop(level), box).array
+        return set(map(int, np.unique(value)))
+
+    def at(self, level: int, value: int) -> Pending:
+        """The instances at which the loop of that level has a value."""
+        loop = self._loop(level)
+        if self.points is None:
+            match loop:
+                case Index(name):
+                    return replace(self, limits={**self.limits, name: (value, value + 1)})
+                case Call("neg", (Index(name),)):
+                    return replace(self, limits={**self.limits, name: (-value, 1 - value)})
+        points = self._points() if self.points is None else self.points
+        count = len(next(iter(points.values())))
+        values = np.broadcast_to(
+            self.run.evaluate(loop, Box(dict(points), (count,))).array, (count,)
+        )
+        return replace(self, points={i: grid[values == value] for i, grid in points.items()})
+
+    def _loop(self, level: int) -> Expr:
+        loops = self.step.loops
+        return loops[level] if loops else Index(self.equation.ranges[level].index)
+
+    def _points(self) -> Mapping[str, Array]:
+        """Every instance by itself."""
+        (box,) = self.boxes()
+        exists = np.broadcast_to(True if box.mask is None else box.mask, box.shape)
+        return {i: np.broadcast_to(grid, box.shape)[exists] for i, grid in box.grid.items()}
