@@ -17,7 +17,7 @@ from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves, loops
 from .primitive import Primitive
 from .regions import region
 from .relations import from_data
-from .storage import cells, family, place, reads
+from .storage import cells, family, reads
 from .tree import around_loop, edit, remove, seq, steps_to, with_tree
 from .validate import check_change, check_storage
 from .witness import at
@@ -79,7 +79,7 @@ class ComputeAt(Primitive):
                 f"{self.who}: {outside.name}{at(outside)} also reads {tensor}, outside loop "
                 f"{loop.name}; compute it there first, or choose a loop around both"
             )
-        after = place(self.apply(nest))
+        after = self.after(nest)
         for dep in dependences(nest.kernel.stages):
             if names & {dep.src, dep.dst}:
                 check_dependence(after, dep, self.who)
@@ -222,7 +222,7 @@ class ComputeWith(Primitive):
 
     def legal(self, nest: Nest) -> None:
         self._parts(nest)
-        check_change(nest, place(self.apply(nest)), self.who)
+        check_change(nest, self.after(nest), self.who)
 
     def _parts(self, nest: Nest) -> tuple[Seq, int]:
         """The sequence in which the nests are neighbours, and the first one's position."""

@@ -12,7 +12,6 @@ from .names import find_loops, index_of, where
 from .nest import Loop, Nest, Seq, Tree, loops
 from .primitive import Primitive
 from .split import Split
-from .storage import place
 from .tree import around_loop, edit, with_tree
 from .validate import check_blocks
 
@@ -220,7 +219,7 @@ class Bind(Mark):
                 f"{self.who}: {self.axis!r} is no GPU axis; choose one of {', '.join(AXES)}"
             )
         super().legal(nest)
-        check_blocks(place(self.apply(nest)), self.who)
+        check_blocks(self.after(nest), self.who)
 
     def fits(self, nest: Nest, loop: Loop) -> None:
         chain = [*around_loop(nest.tree, loop.name), *loops(loop.body)]

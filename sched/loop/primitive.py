@@ -14,6 +14,9 @@ from .arguments import fit
 from .nest import Nest
 from .storage import place
 
+_Step = tuple[Nest, Nest]
+"""A nest, and what a primitive makes of it."""
+
 
 @dataclass(frozen=True)
 class Primitive(ABC):
@@ -40,7 +43,19 @@ class Primitive(ABC):
     def step(self, nest: Nest) -> Nest:
         """Checks, applies, and brings the places of buffers up to date."""
         self.legal(nest)
-        return place(self.apply(nest))
+        return self.after(nest)
+
+    def after(self, nest: Nest) -> Nest:
+        """The nest afterwards with the places of buffers, which a check looks at as well.
+
+        It is kept for the step that follows the check: both ask for it once.
+        """
+        kept: _Step | None = self.__dict__.pop("_kept", None)
+        if kept is not None and kept[0] is nest:
+            return kept[1]
+        made = place(self.apply(nest))
+        self.__dict__["_kept"] = (nest, made)
+        return made
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call that makes it: positional arguments, then keywords that are not the default."""

@@ -9,7 +9,6 @@ from ...algo.errors import ScheduleError
 from .names import find_loop, fresh, index_of
 from .nest import Loop, Nest, Seq, Tree, leaves
 from .primitive import Primitive
-from .storage import place
 from .tree import edit, seq, way_to_loop, with_tree, wrap
 from .validate import check_change
 
@@ -53,7 +52,7 @@ class Reorder(Primitive):
                 raise ScheduleError(
                     f"{self.who}: loop {loop.name} is {loop.kind}; reorder before marking loops"
                 )
-        check_change(nest, place(self.apply(nest)), self.who)
+        check_change(nest, self.after(nest), self.who)
 
     def _chain(self, nest: Nest, named: list[Loop]) -> tuple[list[Loop], dict[int, Seq]]:
         """The loops down to the deepest named one, and the sequences below the n-th of them."""

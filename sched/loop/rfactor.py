@@ -25,7 +25,7 @@ from .names import find_loop, fresh, index_of, prefix, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
 from .relations import agree, differ
-from .storage import in_coordinates, place, repeats
+from .storage import in_coordinates, repeats
 from .tree import around_stmt, seq
 from .validate import check_storage
 from .witness import at, first_pair
@@ -80,7 +80,7 @@ class Rfactor(Primitive):
             )
         self._extent(nest, update, loop)
         fresh(nest, self._combining(loop), self.who, advice="another name with into=")
-        after = place(self.apply(nest))
+        after = self.after(nest)
         for dep in dependences(after.kernel.stages):
             if {dep.src, dep.dst} & {update.name, *(after.stmts.keys() - nest.stmts.keys())}:
                 check_dependence(after, dep, self.who)

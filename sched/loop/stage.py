@@ -20,7 +20,7 @@ from .order import other_iteration
 from .primitive import Primitive
 from .regions import Cell
 from .relations import from_data, same_element
-from .storage import accumulators, cells, place, reads, touching
+from .storage import accumulators, cells, reads, touching
 from .tree import around_loop, around_stmt, edit, seq
 from .validate import check_blocks
 from .witness import at, first_pair
@@ -75,7 +75,7 @@ class Stage(Primitive):
                     f"{self.who}: elements of {buffer.tensor} are chosen by data when it is "
                     f"written{at(stmt)}; a tile of it is not known"
                 )
-        after = place(self.apply(nest))
+        after = self.after(nest)
         check_flow(after, [buffer.tensor], self.who)
         check_marks(after, self.who)
         check_blocks(after, self.who)

@@ -107,11 +107,15 @@ def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> l
 
 def in_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | None:
     """A loop's value as an expression of the element's coordinates, if they determine it."""
+    return _in_coordinates(value, cell, stmt.dims[: repeats(stmt)])
+
+
+@lru_cache(maxsize=1 << 14)
+def _in_coordinates(value: Expr, cell: tuple[Expr, ...], repeated: tuple[str, ...]) -> Expr | None:
     names: dict[Expr, Expr] = {}
     for n, coordinate in enumerate(cell):
         if isinstance(coordinate, Index):
             names.setdefault(coordinate, Index(f"d{n}"))
-    repeated = set(stmt.dims[: repeats(stmt)])
     needed = [index for index in indices_of(value) if index not in repeated]
     if any(Index(index) not in names for index in needed):
         return None
@@ -120,8 +124,10 @@ def in_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | No
 
 def repeats(stmt: Stmt) -> int:
     """How many of a statement's leading dims only say by which outer iteration it is repeated."""
-    used = {index for expr in stmt.instance[1] for index in indices_of(expr)}
-    count = 0
-    while count < len(stmt.dims) and stmt.dims[count] not in used:
-        count += 1
-    return count
+    return _repeats(stmt.dims, stmt.instance[1])
+
+
+@lru_cache(maxsize=4096)
+def _repeats(dims: tuple[str, ...], indices: tuple[Expr, ...]) -> int:
+    used = {index for expr in indices for index in indices_of(expr)}
+    return next((n for n, dim in enumerate(dims) if dim in used), len(dims))

@@ -13,7 +13,7 @@ from ...algo.tensor_expr.expr import Expr
 from .names import find_loop, find_loops, suggest_from, where
 from .nest import Loop, Nest, leaves
 from .primitive import Primitive
-from .storage import family, place
+from .storage import family
 from .tree import around_loop, edit, with_tree
 from .validate import check_change
 
@@ -59,7 +59,7 @@ class Reverse(Primitive):
     def legal(self, nest: Nest) -> None:
         for loop in find_loops(nest, self.loop, self.who):
             _check_serial(nest, loop, self.who)
-        check_change(nest, place(self.apply(nest)), self.who)
+        check_change(nest, self.after(nest), self.who)
 
     def apply(self, nest: Nest) -> Nest:
         for loop in find_loops(nest, self.loop, self.who):
@@ -98,7 +98,7 @@ class Shift(Primitive):
                 f"{self.who}: there is no stage {self.stage} under loop {loop.name}"
                 f"{suggest_from(self.stage, under)}"
             )
-        check_change(nest, place(self.apply(nest)), self.who)
+        check_change(nest, self.after(nest), self.who)
 
     def _moved(self, nest: Nest, loop: Loop) -> set[str]:
         """The statements of the stage under the loop."""
@@ -143,7 +143,7 @@ class Skew(Primitive):
                 "loop first"
             )
         _check_serial(nest, inner, self.who)
-        check_change(nest, place(self.apply(nest)), self.who)
+        check_change(nest, self.after(nest), self.who)
 
     def _loops(self, nest: Nest) -> tuple[Loop, Loop]:
         return find_loop(nest, self.inner, self.who), find_loop(nest, self.outer, self.who)
