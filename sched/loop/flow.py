@@ -22,10 +22,13 @@ from .blocks import dividing, position
 from .last_write import QUOTA, Event, Question, first, last_writes, lost, stale, union
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
 from .order import same_iteration
-from .relations import from_data, symbols
+from .relations import from_data, sizes_in, symbols
 from .storage import in_coordinates, reads
 from .tree import around_loop, loop_named
 from .witness import at, element, instance
+
+Axes = Mapping[str, Sequence[str]]
+"""The GPU axes that divide each buffer, of those that some axis divides."""
 
 END = "end"
 """Stands for the caller, who reads the outputs when everything has run."""
@@ -49,11 +52,12 @@ class Role:
 
 def check_flow(nest: Nest, tensors: Iterable[str], who: str) -> None:
     """Raises unless every read of the tensors, through whatever buffer, sees the right value."""
+    axes = dividing(nest)
     for tensor in dict.fromkeys(tensors):
-        _check_tensor(nest, tensor, who)
+        _check_tensor(nest, tensor, axes, who)
 
 
-def _check_tensor(nest: Nest, tensor: str, who: str) -> None:
+def _check_tensor(nest: Nest, tensor: str, axes: Axes, who: str) -> None:
     own = {name for name, buffer in nest.buffers.items() if buffer.tensor == tensor}
     writers = [Role(s, s.buffer, s.lhs) for s in nest.stmts.values() if s.buffer in own]
     data = next((w.stmt for w in writers if any(map(from_data, w.cell))), None)
@@ -65,7 +69,8 @@ def _check_tensor(nest: Nest, tensor: str, who: str) -> None:
     role = nest.kernel.tensors[tensor].role
     for reader in _readers(nest, own):
         if not (role == "input" and reader.buffer == tensor):
-            _check_reader(nest, reader, _sources(nest, writers, reader.buffer), who)
+            sources = _sources(nest, writers, reader.buffer)
+            _check_reader(nest, reader, sources, axes.get(reader.buffer, ()), who)
     if role == "output":
         _check_end(nest, tensor, _sources(nest, writers, tensor), who)
 
@@ -89,12 +94,14 @@ def is_copy(nest: Nest, stmt: Stmt) -> bool:
     return all(stmt.name != stage.name for stage in nest.kernel.stages)
 
 
-def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> None:
+def _check_reader(
+    nest: Nest, reader: Role, sources: list[Role], axes: Sequence[str], who: str
+) -> None:
     ask = _question(nest, reader, sources)
     remedy = ""
     try:
         found = stale(ask)
-        for axis in dividing(nest).get(reader.buffer, ()):
+        for axis in axes:
             if found is None:
                 problem, remedy = _another(nest, reader.buffer, axis)
                 with isl.quota(QUOTA):
@@ -117,13 +124,19 @@ def _check_reader(nest: Nest, reader: Role, sources: list[Role], who: str) -> No
 def _question(nest: Nest, reader: Role, sources: list[Role]) -> Question:
     times = _times(nest.tree, [*sources, reader])
     shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
+    reads = _reading(_event(reader, times), shape)
+    writes = tuple(_event(source, times) for source in sources)
     return Question(
-        _reading(_event(reader, times), shape),
-        tuple(_event(source, times) for source in sources),
+        reads,
+        writes,
         frozenset(n for n, source in enumerate(sources) if source.buffer == reader.buffer),
         tuple(_together(nest, reader, source) for source in sources),
-        tuple(symbols(reader.stmt, *(s.stmt for s in sources), *nest.stmts.values())),
+        _sizes((reads, *writes)),
     )
+
+
+def _sizes(events: Iterable[Event]) -> tuple[str, ...]:
+    return tuple(sizes_in(e for item in events for e in (*item.domain, *item.cell, *item.time)))
 
 
 def _event(role: Role, times: Mapping[Role, tuple[Expr, ...]]) -> Event:
@@ -156,10 +169,9 @@ def _check_end(nest: Nest, tensor: str, sources: list[Role], who: str) -> None:
     events = [_event(source, times) for source in sources]
     there = frozenset(n for n, source in enumerate(sources) if source.buffer == tensor)
     true = frozenset(n for n, source in enumerate(sources) if not is_copy(nest, source.stmt))
-    sizes = tuple(symbols(*(s.stmt for s in sources)))
     reader = Event(END, cell, (), tuple(map(Index, cell)), last)
     try:
-        point = lost(reader, tuple(events), there, true, sizes)
+        point = lost(reader, tuple(events), there, true, _sizes(events))
     except isl.Exhausted:
         raise ScheduleError(
             f"{who}: could not prove that {tensor} holds its last values in the end; "
@@ -195,7 +207,8 @@ def _elsewhere(
 
     A writer whose position lowering chooses runs at the first of its readers, at best.
     """
-    none, last, sizes = union(()), last_writes(ask)[1], ask.sizes
+    none, last = union(()), last_writes(ask)[1]
+    sizes = list(dict.fromkeys([*ask.sizes, *symbols(*nest.stmts.values())]))
     here = position(nest, reader.stmt.name, axis, sizes, reader.space)
     if here is None:
         return none.domain()

@@ -49,16 +49,17 @@ def agree(exprs: Sequence[Expr], dims: tuple[str, ...]) -> list[Expr]:
 
 def symbols(*stmts: Stmt) -> list[str]:
     """The size symbols in statements' domains and accesses."""
-    found: dict[str, None] = {}
-    for stmt in stmts:
-        for size in _symbols(stmt):
-            found.setdefault(size)
-    return list(found)
+    return sizes_in(expr for stmt in stmts for expr in (*stmt.domain, *stmt.lhs, stmt.value))
 
 
-@lru_cache(maxsize=4096)
-def _symbols(stmt: Stmt) -> tuple[str, ...]:
-    return tuple(sizes_of((*stmt.domain, *stmt.lhs, stmt.value)))
+def sizes_in(exprs: Iterable[Expr]) -> list[str]:
+    """The size symbols in expressions that are asked about again and again."""
+    return list(dict.fromkeys(size for expr in exprs for size in _sizes_in(expr)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _sizes_in(expr: Expr) -> tuple[str, ...]:
+    return tuple(sizes_of([expr]))
 
 
 def pairs(a: Stmt, b: Stmt, conditions: Iterable[Expr], sizes: Sequence[str]) -> isl.raw.Set:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
 
@@ -21,25 +22,60 @@ def seq(parts: list[Tree]) -> Tree:
 
 def steps_to(tree: Tree, found: Callable[[Tree], bool]) -> list[Step] | None:
     """The way from the root to the first node that is `found`, that node excluded."""
-    if found(tree):
-        return []
-    parts = tree.parts if isinstance(tree, Seq) else (tree.body,) if isinstance(tree, Loop) else ()
-    for n, part in enumerate(parts):
-        rest = steps_to(part, found)
-        if rest is not None:
-            assert not isinstance(tree, Leaf)
-            return [(tree, n), *rest]
+    for node, way in _nodes(tree):
+        if found(node):
+            return list(way)
     return None
 
 
 def way_to(tree: Tree, stmt: str) -> list[Step]:
     """The way from the root to a statement."""
-    return steps_to(tree, lambda node: isinstance(node, Leaf) and node.stmt == stmt) or []
+    return list(_ways(_Same(tree)).get(Leaf(stmt), ()))
 
 
 def way_to_loop(tree: Tree, name: str) -> list[Step]:
     """The way from the root to a loop, itself excluded."""
-    return steps_to(tree, lambda node: isinstance(node, Loop) and node.name == name) or []
+    return list(_ways(_Same(tree)).get(name, ()))
+
+
+def _nodes(tree: Tree) -> Iterator[tuple[Tree, tuple[Step, ...]]]:
+    """Every node, outer before inner and first before next, with the way to it."""
+    stack: list[tuple[Tree, tuple[Step, ...]]] = [(tree, ())]
+    while stack:
+        node, way = stack.pop()
+        yield node, way
+        match node:
+            case Seq(parts):
+                stack += [(parts[n], (*way, (node, n))) for n in reversed(range(len(parts)))]
+            case Loop() as loop:
+                stack.append((loop.body, (*way, (loop, 0))))
+
+
+class _Same:
+    """A tree as a key that is equal to itself only: trees never change."""
+
+    __slots__ = ("tree",)
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def __hash__(self) -> int:
+        return id(self.tree)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.tree is self.tree
+
+
+@lru_cache(maxsize=64)
+def _ways(key: _Same) -> Mapping[Leaf | str, tuple[Step, ...]]:
+    """The ways to all statements, and to all loops by their names."""
+    found: dict[Leaf | str, tuple[Step, ...]] = {}
+    for node, way in _nodes(key.tree):
+        if isinstance(node, Leaf):
+            found[node] = way
+        elif isinstance(node, Loop):
+            found[node.name] = way
+    return found
 
 
 def around_stmt(tree: Tree, stmt: str) -> list[Loop]:
@@ -102,18 +138,11 @@ def remove(tree: Tree, gone: set[str]) -> Tree | None:
 
 def chains(tree: Tree) -> dict[str, tuple[Loop, ...]]:
     """The loops around every statement, outermost first."""
-    found: dict[str, tuple[Loop, ...]] = {}
-    stack: list[tuple[Tree, tuple[Loop, ...]]] = [(tree, ())]
-    while stack:
-        node, around = stack.pop()
-        match node:
-            case Leaf(stmt):
-                found[stmt] = around
-            case Seq(parts):
-                stack += [(part, around) for part in parts]
-            case Loop() as loop:
-                stack.append((loop.body, (*around, loop)))
-    return found
+    return {
+        key.stmt: tuple(node for node, _ in way if isinstance(node, Loop))
+        for key, way in _ways(_Same(tree)).items()
+        if isinstance(key, Leaf)
+    }
 
 
 def common_loops(around: Sequence[Sequence[Loop]]) -> list[Loop]:
