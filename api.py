@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import calls, programs
-from .algo.dtypes import DType, f32
+from .algo.dtypes import DType, f32, from_numpy
 from .algo.errors import ScheduleError, ShapeError
 from .algo.graph.program import Program
 from .algo.tensor_expr.check import check
@@ -57,7 +57,10 @@ def _on(self: Schedule, device: str) -> Callable[..., Any]:
     parse_device(device)
 
     def call(*arrays: Any) -> Any:
-        return run_on(self.op, arguments(self.op, arrays), self, device)
+        given = arguments(self.op, arrays)
+        runner = calls.runner_of(self)
+        runner.last, runner.types = None, [(from_numpy(a.dtype), a.shape) for a in given]
+        return run_on(self.op, given, self, device)
 
     return call
 
@@ -78,13 +81,16 @@ def _source(self: Any, kind: str = "llvm", *, target: str = "sm_80", **sizes: in
     compiled = runner.last if not sizes else None
     if compiled is None and isinstance(self, Op) and not sizes:
         compiled = getattr(operator._memo.get("runner", (0, None))[1], "last", None)
-    if compiled is None and not sizes:
+    types = None if sizes else runner.types
+    if compiled is not None:
+        types = compiled.signature.types
+    if types is None and not sizes:
         raise ShapeError(
             f"{operator.name}: call it first, or give sizes: source({kind!r}, "
             + ", ".join(f"{s}=64" for s in check(operator).sizes)
             + ")"
         )
-    types = compiled.signature.types if compiled is not None else _types_at(operator, sizes)
+    types = types or _types_at(operator, sizes)
     if kind == "ptx":
         from .codegen.gpu import ptx_of
 

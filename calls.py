@@ -20,7 +20,7 @@ from .algo.tensor_expr.parse import parse
 from .algo.tensor_expr.trace import trace
 from .arguments import arguments, in_order
 from .codegen import pool
-from .codegen.kernels import Compiled, compile_op
+from .codegen.kernels import Compiled, Types, compile_op
 from .sched.loop.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
@@ -89,6 +89,7 @@ class Runner:
         self.op, self.schedule, self.strict = operator, schedule, strict
         self._kernels: dict[Any, Compiled] = {}
         self.last: Compiled | None = None
+        self.types: Types | None = None  # of the last call on a device
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Runner, (self.op, self.schedule, self.strict)  # kernels are compiled again

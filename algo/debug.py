@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
+from .errors import EnvironmentValueError
+
+LEVELS = ("0", "1", "2", "3", "4", "5")
+
 
 def level() -> int:
     """The debug level of this process."""
-    text = os.environ.get("DIPTYCH_DEBUG", "0")
-    return int(text) if text.isdigit() else 0
+    text = os.environ.get("DIPTYCH_DEBUG", "").strip() or "0"
+    if text not in LEVELS:
+        raise EnvironmentValueError(f"DIPTYCH_DEBUG is {text!r}; expected a number from 0 to 5")
+    return int(text)
 
 
 def say(at: int, message: str) -> None:

@@ -48,6 +48,14 @@ class FileFormatError(Error, ValueError):
     """A schedule file that is damaged, newer than this version, or made for something else."""
 
 
+class MissingFileError(Error, FileNotFoundError):
+    """A schedule file that is not there."""
+
+
+class EnvironmentValueError(Error, ValueError):
+    """An environment variable whose value cannot be used."""
+
+
 class DeviceError(Error, RuntimeError):
     """A device that is missing, or a limit of it that a program exceeds."""
 

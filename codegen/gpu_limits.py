@@ -45,6 +45,10 @@ LIMITS: dict[str, Limits] = {
 }
 
 
+EMULATED = Limits("simt", "", 227 << 10)
+"""An emulated GPU: what every target allows, and the shared memory of the largest."""
+
+
 def limits_of(target: str) -> Limits:
     """The limits of a target; `DeviceError` with the known ones for any other."""
     if target not in LIMITS:
@@ -73,8 +77,7 @@ def check(launch: Launch, limits: Limits) -> None:
                 unit = "threads" if axis.kind.startswith("thread") else "blocks"
                 raise DeviceError(
                     f"loop {axis.var} gives {axis.extent} {unit} on {axis.kind}, and "
-                    f"{limits.target} allows {allowed}; bind it to {axis.kind[:-1]}x, "
-                    f"or split it and bind one part"
+                    f"{limits.target} allows {allowed}; {_fewer(axis, allowed, most[0])}"
                 )
     if launch.block_size > limits.threads:
         raise DeviceError(_too_many_threads(launch.threads, launch.block_size, limits))
@@ -85,6 +88,14 @@ def check(launch: Launch, limits: Limits) -> None:
             f"the shared buffers of a block need {size} bytes ({each}), and {limits.target} allows "
             f"{limits.opt_in}; stage smaller tiles"
         )
+
+
+def _fewer(axis: Axis, allowed: int, along_x: int) -> str:
+    """What helps where an axis is too long."""
+    if axis.extent <= along_x:
+        return f"bind it to {axis.kind[:-1]}x, which allows {along_x}"
+    inner = "the inner loop" if axis.kind.startswith("thread") else "one of the two loops"
+    return f"split it by at most {allowed} and bind {inner} to {axis.kind}"
 
 
 def _too_many_threads(threads: Sequence[Axis], count: int, limits: Limits) -> str:

@@ -43,6 +43,7 @@ from ..lower.ir_print import print_stmt
 from ..lower.launch import Axis, Launch, launch_of, launches, number_of
 from . import epochs
 from .epochs import CLOCK, REPORT, Shadows
+from .gpu_limits import EMULATED, check
 from .jit import compile
 from .outside import OutsideError
 from .poison import poison
@@ -115,6 +116,8 @@ def emulation(function: Function) -> Emulation:
         Shadows(b, n, _atomic(function, b.name)) for n, b in enumerate(_written(function))
     )
     nests = tuple(map(launch_of, launches(function.body)))
+    for nest in nests:
+        check(nest, EMULATED)
     step = max((launch.block_size for launch in nests), default=1)
     builder = _Builder({s.buffer.name: s for s in shadows}, step)
     body = builder.top(function.body)

@@ -6,11 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from ..algo.errors import Error
-
-
-class EnvironmentValueError(Error, ValueError):
-    """An environment variable whose value cannot be used."""
+from ..algo.errors import EnvironmentValueError
 
 
 def default_threads() -> int:

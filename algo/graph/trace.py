@@ -58,6 +58,10 @@ class Convention:
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         self._plain = tuple(self.signature.parameters) if plain else None
 
+    def _positional(self) -> int:
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(parameter.kind in kinds for parameter in self.signature.parameters.values())
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Every parameter's argument by name, defaults included, in the order of the parameters."""
         if not kwargs and self._plain is not None and len(args) == len(self._plain):
@@ -65,7 +69,9 @@ class Convention:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise GraphError(f"{self.name}{self.signature}: {error}") from None
+            many = "too many" in str(error)
+            told = f": {self._positional()} expected, {len(args)} given" if many else ""
+            raise GraphError(f"{self.name}{self.signature}: {error}{told}") from None
         bound.apply_defaults()
         return dict(bound.arguments)
 

@@ -66,7 +66,12 @@ def _undetermined(unknown: Sequence[str], uses: Sequence[Use]) -> str:
     mine = [u for u in uses if index in indices_of(u.expr) and not u.write]
     example = f"give it a range, as in `where {index} in 0:{index.upper()}`"
     if not mine:
-        return f"nothing says how far index {index} goes; {example}"
+        size = index.upper()
+        return (
+            f"nothing says how far index {index} goes; give it a range, as in `where {index} in "
+            f"0:8`, or in 0:{size} where a header says that {size} is a size, as in "
+            f"`f(x: [{size}])`"
+        )
     if all(u.guarded for u in mine):
         return f"index {index} is used only where a condition guards the access; {example}"
     if len(unknown) > 1:

@@ -134,7 +134,19 @@ def _check_bounds(checked: Checked, sizes: Mapping[str, int]) -> None:
             given = [*within(ranges[d] for d in dims), *use.guards]
             if counterexample(dims, given, claims) is not None:
                 empty = ", ".join(f"{name}=0" for name, value in sizes.items() if value == 0)
+                written = _with_boundary(checked.op.equations[n].rhs, use.tensor)
+                if end == 0 and written is not None:
+                    raise ShapeError(
+                        f"at {empty}, {print_expr(written)} has no element to give: dim {use.dim} "
+                        f"of {use.tensor} has extent 0{located(checked.op, n)}"
+                    )
                 raise ShapeError(
                     f"at {empty}, {print_expr(use.access)} lies outside {use.tensor}, whose "
                     f"dim {use.dim} has extent {end}{located(checked.op, n)}"
                 )
+
+
+def _with_boundary(rhs: Expr, tensor: str) -> Access | None:
+    """The first read of a tensor, as written, that goes on beyond its ends."""
+    found = (e for e in walk(rhs) if isinstance(e, Access) and e.tensor == tensor)
+    return next((e for e in found if e.boundary is not None), None)

@@ -198,6 +198,11 @@ class Value(Term):
 
     __slots__ = ()
 
+    def __getitem__(self, position: Any) -> Term:
+        read = isinstance(self.expr, Access) and self.expr.indices
+        more = "; write all indices together, as in x[i, j]" if read else ""
+        raise error(f"{self} is one number and has no elements{more}")
+
 
 class IndexTerm(Term):
     """An index."""
@@ -311,7 +316,12 @@ def to_position(value: Any) -> Expr:
     if isinstance(value, np.integer):
         return Const(int(value))
     if isinstance(value, bool) or not isinstance(value, Term | int | Ranged):
-        raise error(f"expected an index expression or a whole number, got {value!r}")
+        shown = " ".join(repr(value).split())
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        advice = "write an index for each dimension"
+        if isinstance(value, list | np.ndarray):
+            advice = "to choose elements by data, pass the indices as a tensor, as in x[at[n], j]"
+        raise error(f"expected an index expression or a whole number, got {shown}; {advice}")
     return to_expr(value)
 
 

@@ -13,6 +13,7 @@ closures and helper functions run as Python. Nothing is cached by name.
 from __future__ import annotations
 
 import contextvars
+import difflib
 import inspect
 import linecache
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from .. import dtypes
 from ..dtypes import DType, TensorType
 from ..errors import OpError
 from ..location import Loc, caller
+from .boundary import KINDS
 from .expr import Access, Boundary, Const, Expr, Range, Size
 from .functions import (
     abs,
@@ -161,6 +163,11 @@ class Tensor(Term):
             raise error(f"fill takes a number, got {value!r}; choose by dt.where(c, a, b)")
         return Total(self.name, Boundary("fill", number))
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise fail(f"tensor {self.name} has no {name}{_instead(name)}", caller(), NoAttribute)
+
     def __getitem__(self, position: Any) -> Term:
         items = position if isinstance(position, tuple) else (position,)
         return Value(Access(self.name, _positions(items)))
@@ -185,6 +192,22 @@ class Tensor(Term):
         recorder.drafts.append(
             Draft(self.name, lhs, rhs, ranges, self.conditions, reducer, caller())
         )
+
+
+class NoAttribute(OpError, AttributeError):
+    """An attribute that a tensor of a traced operator has not; also what `hasattr` looks for."""
+
+
+def _instead(name: str) -> str:
+    """What may have been meant by an attribute of a tensor."""
+    near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]}?"
+    if name == "T":
+        return "; write the indices in the other order, as in x[j, i]"
+    if name in ("shape", "size", "ndim"):
+        return "; name its sizes, as in f(x: f32['N']), and use dt.size('N')"
+    return "; it is read by indices, as in x[i, j], and functions are called as in dt.sum(x[i, j])"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from ...algo.errors import FileFormatError, GraphError, ScheduleError
 from ...algo.graph.fingerprint import fingerprint
 from ...algo.graph.graph import Graph
+from ..loop.file import unreadable
 from ..loop.text import calls
 from .kernel import Kernel
 from .primitive import call_text
@@ -86,6 +87,8 @@ def read(program: Any, path: Path) -> GraphSchedule:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FileFormatError(f"{path}: not a schedule file: it is not text") from None
+    except OSError as err:
+        raise unreadable(path, err) from None
     return replayed(GraphSchedule(program), text, str(path))
 
 

@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...algo.errors import FileFormatError, ScheduleError
+from ...algo.errors import FileFormatError, MissingFileError, ScheduleError
 from ...algo.tensor_expr.op import Op
 from .primitive import Primitive
 from .text import calls
@@ -99,6 +99,15 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
         raise FileFormatError(f"{path}: not a schedule file: it is not text") from None
+    except OSError as err:
+        raise unreadable(path, err) from None
+
+
+def unreadable(path: Path, err: OSError) -> FileFormatError | MissingFileError:
+    """What is said of a schedule file that the system does not give."""
+    if isinstance(err, FileNotFoundError):
+        return MissingFileError(f"there is no schedule file {path}")
+    return FileFormatError(f"{path}: not a schedule file that can be read: {err.strerror}")
 
 
 def _check_header(op: Op, path: Path, lines: list[str]) -> None:

@@ -181,7 +181,8 @@ def test_traced() -> None:
         ),
         (
             "y[i] = x.edge[i-1]",
-            "nothing says how far index i goes; give it a range, as in `where i in 0:I`",
+            "nothing says how far index i goes; give it a range, as in `where i in 0:8`, or in 0:I "
+            "where a header says that I is a size, as in `f(x: [I])`",
         ),
     ],
 )

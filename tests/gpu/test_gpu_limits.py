@@ -40,8 +40,8 @@ function f(A: param u8[65537, 32], Y: param u8[65537, 32]):
             Y[j, i] = A[j, i] * 2:u8
 """)
     assert refusal(function, "sm_80") == (
-        f"loop j gives 65537 blocks on {axis}, and sm_80 allows 65535; bind it to block.x, or "
-        f"split it and bind one part"
+        f"loop j gives 65537 blocks on {axis}, and sm_80 allows 65535; bind it to block.x, "
+        f"which allows 2147483647"
     )
 
 
@@ -61,8 +61,8 @@ function f(Y: param u8[128]):
         Y[j] = 2:u8
 """)
     assert refusal(function, "sm_90") == (
-        "loop j gives 128 threads on thread.z, and sm_90 allows 64; bind it to thread.x, or split "
-        "it and bind one part"
+        "loop j gives 128 threads on thread.z, and sm_90 allows 64; bind it to thread.x, which "
+        "allows 1024"
     )
 
 

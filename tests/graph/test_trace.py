@@ -238,7 +238,7 @@ def test_errors_say_the_line() -> None:
 def test_arguments_that_the_function_does_not_take() -> None:
     program = Program(lambda x, *, scale=1: x * scale, "step")
     for args, kwargs, want in [
-        ((X, X), {}, "too many positional arguments"),
+        ((X, X), {}, "too many positional arguments: 1 expected, 2 given"),
         ((), {}, "missing a required argument: 'x'"),
         ((X,), {"lr": 1}, "got an unexpected keyword argument 'lr'"),
     ]:

@@ -58,6 +58,10 @@ class View:
             for s in stmts
         )
 
+    def atomic(self, loop: Loop) -> bool:
+        """Are all updates under the loop atomic?"""
+        return all(self.nest.stmts[s].atomic for s in leaves(loop) if self.nest.stmts[s].reducer)
+
     def recurs(self, loop: Loop) -> bool:
         """Does a statement under the loop read other elements of what is written there?"""
         stmts = [self.nest.stmts[name] for name in leaves(loop)]
@@ -151,7 +155,11 @@ def parallel(v: View) -> str | None:
     outer = [v.nest.tree] if isinstance(v.nest.tree, Loop) else _parts(v.nest.tree)
     names = {loop.name for loop in outer if isinstance(loop, Loop)}
     name = v.loop(
-        lambda loop: loop.name in names and not v.accumulates(loop) and not v.recurs(loop)
+        lambda loop: (
+            loop.name in names
+            and (not v.accumulates(loop) or v.atomic(loop))
+            and not v.recurs(loop)
+        )
     )
     return name and f'"{name}"'
 
@@ -213,13 +221,17 @@ def _sequences(tree: Tree) -> list[Seq]:
             return []
 
 
-@proposal(9)
-def rfactor(v: View) -> str | None:
+def _reduction(v: View) -> str | None:
+    """A loop of a reduction, if there is one."""
     name = v.loop(v.accumulates)
     loop = next((item for item in v.loops if item.name == name), None)
-    if loop is None or not (v.wild or v.accumulates(loop)):
-        return None
-    return f'"{name}"'
+    return name if loop is not None and (v.wild or v.accumulates(loop)) else None
+
+
+@proposal(9)
+def rfactor(v: View) -> str | None:
+    name = _reduction(v)
+    return name and f'"{name}"'
 
 
 @proposal(6)
@@ -258,3 +270,75 @@ def inline(v: View) -> str | None:
     single = [s.tensor for s in stages if sum(t.tensor == s.tensor for t in stages) == 1]
     name = v.one([t for t in v.temps if t in single], v.temps if v.wild else ())
     return name and f'"{name}"'
+
+
+@proposal(7)
+def atomic(v: View) -> str | None:
+    """The updates under a loop of a reduction."""
+    name = _reduction(v)
+    return name and f'"{name}"'
+
+
+@proposal(7)
+def privatize(v: View) -> str | None:
+    name = _reduction(v)
+    return name and f'"{name}"{v.rng.choice(["", ", copies=3", ", copies=2"])}'
+
+
+def _own(v: View) -> str | None:
+    """A buffer that the kernel allocates."""
+    own = [name for name, buffer in v.nest.buffers.items() if buffer.scope != "param"]
+    return v.one(own, list(v.nest.buffers))
+
+
+@proposal(9)
+def layout(v: View) -> str | None:
+    """Axes in another order, the last one in blocks."""
+    name = _own(v)
+    if name is None or not v.nest.buffers[name].rank:
+        return None
+    axes = [f"d{n}" for n in range(v.nest.buffers[name].rank)]
+    last, by = axes.pop(), v.rng.choice(FACTORS)
+    axes += v.rng.choice([[last], [f"{last}//{by}", f"{last}%{by}"]])
+    v.rng.shuffle(axes)
+    return ", ".join(f'"{axis}"' for axis in (name, *axes))
+
+
+@proposal(9)
+def pad(v: View) -> str | None:
+    name = _own(v)
+    if name is None or not v.nest.buffers[name].rank:
+        return None
+    dim = v.rng.randrange(v.nest.buffers[name].rank)
+    return f'"{name}", d{dim}={v.rng.choice(FACTORS)}'
+
+
+@proposal(8)
+def align(v: View) -> str | None:
+    name = _own(v)
+    return name and f'"{name}", {v.rng.choice([16, 128, 4096])}'
+
+
+@proposal(7)
+def stream(v: View) -> str | None:
+    """A buffer that is only stored to."""
+    stmts = v.nest.stmts.values()
+    updated = {s.buffer for s in stmts if s.reducer is not None}
+    stored = [
+        s.buffer
+        for s in stmts
+        if s.buffer not in updated and v.nest.buffers[s.buffer].scope in ("param", "heap")
+    ]
+    name = v.one(stored, list(v.nest.buffers) if v.wild else ())
+    return name and f'"{name}"'
+
+
+@proposal(7)
+def prefetch(v: View) -> str | None:
+    """Something that is read under a loop."""
+    loop = v.one(v.loops)
+    if loop is None:
+        return None
+    read = {r.tensor for name in leaves(loop) for r in reads(v.nest.stmts[name])}
+    tensor = v.one(sorted(read), list(v.nest.buffers))
+    return tensor and f'"{tensor}", "{loop.name}", {v.rng.choice([1, 2, 9])}'

@@ -42,7 +42,8 @@ TEXT = [
     ),
     (
         "y[i] = 1.0",
-        "nothing says how far index i goes; give it a range, as in `where i in 0:I`\n"
+        "nothing says how far index i goes; give it a range, as in `where i in 0:8`, or in 0:I "
+        "where a header says that I is a size, as in `f(x: [I])`\n"
         "    in y[i] = 1.0 (<text>:1)",
     ),
     (
