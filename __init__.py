@@ -49,6 +49,7 @@ from .algo.errors import (
 )
 from .algo.graph.graph import ArrayType
 from .algo.graph.program import Program
+from .algo.tensor_expr.dynamic import dynamic
 from .algo.tensor_expr.functions import (
     abs,
     all,
@@ -93,8 +94,8 @@ __all__ = [
     "GradientError", "GraphError", "GraphSchedule", "InternalError", "Op", "OpError",
     "ParseError", "Program", "Schedule", "ScheduleError", "ShapeError", "TensorType",
     "UnsupportedError", "abs", "all", "any", "argmax", "argmin", "bf16", "bool_", "cast", "ceil",
-    "cos", "erf", "exp", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32", "i64", "indices",
-    "interpret", "jvp", "log", "max", "maximum", "min", "minimum", "op", "prod", "program", "rsqrt",
-    "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh", "tensor", "threads",
-    "u8", "u16", "u32", "u64", "value_and_grad", "vjp", "where",
+    "cos", "dynamic", "erf", "exp", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32", "i64",
+    "indices", "interpret", "jvp", "log", "max", "maximum", "min", "minimum", "op", "prod",
+    "program", "rsqrt", "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh",
+    "tensor", "threads", "u8", "u16", "u32", "u64", "value_and_grad", "vjp", "where",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from .algo.dtypes import DType, f32, from_numpy
 from .algo.errors import ScheduleError, ShapeError
 from .algo.graph.program import Program
 from .algo.tensor_expr.check import check
+from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.sizes import evaluate
 from .arguments import arguments
@@ -32,9 +33,10 @@ def _gradient(self: Op, wrt: str | tuple[str, ...]) -> Op:
     """The operator that gives the gradients by these parameters, `dA` for every A.
 
     It takes the parameters that it reads, then a cotangent for each result (`dC`, of C's shape).
-    Raises `GradientError` for names that are no parameters, and for integers.
+    Sizes that are dynamic stay so. Raises `GradientError` for names that are no parameters, and
+    for integers.
     """
-    return adjoint(self, wrt)
+    return carried(self, adjoint(self, wrt))
 
 
 def _graph_schedule(self: Program) -> GraphSchedule:

@@ -142,7 +142,7 @@ def make_set(
     dims: Sequence[str], conditions: Iterable[str] = (), params: Sequence[str] = (), space: str = ""
 ) -> raw.Set:
     """`[params] -> { space[dims] : conditions }`; the conditions are isl text, joined by and."""
-    return parse_set(f"{_params(params)}{{ {tuple_text(dims, space)}{_such_that(conditions)} }}")
+    return parse_set(f"{prefix(params)}{{ {tuple_text(dims, space)}{_such_that(conditions)} }}")
 
 
 def make_map(
@@ -155,7 +155,7 @@ def make_map(
     """`[params] -> { a[dims] -> b[images] : conditions }`, the images being isl text."""
     source = tuple_text(dims, spaces[0])
     target = f"{ident(spaces[1]) if spaces[1] else ''}[{', '.join(images)}]"
-    return parse_map(f"{_params(params)}{{ {source} -> {target}{_such_that(conditions)} }}")
+    return parse_map(f"{prefix(params)}{{ {source} -> {target}{_such_that(conditions)} }}")
 
 
 def tuple_text(dims: Sequence[str], space: str = "") -> str:
@@ -221,7 +221,8 @@ def name(identifier: str) -> str:
     return _ESCAPED.sub(lambda m: chr(int(m[1], 16)), identifier[3:])
 
 
-def _params(params: Sequence[str]) -> str:
+def prefix(params: Sequence[str]) -> str:
+    """`[N, M] -> `, as text about parameters begins; nothing without any."""
     return f"[{', '.join(map(ident, params))}] -> " if params else ""
 
 

@@ -147,7 +147,8 @@ class Cuda:
 
 def _check_dense(function: Function, arrays: Sequence[Array]) -> None:
     for param, array in zip(function.params, arrays, strict=True):
-        if param.strides != contiguous(param.shape) or not array.flags.c_contiguous:
+        dense = param.extents or param.strides == contiguous(param.shape)
+        if not (dense and array.flags.c_contiguous):
             raise DeviceError(
                 f"{function.name}: {param.name} has strides {array.strides}, and only dense arrays "
                 f"are copied to a GPU; pass np.ascontiguousarray({param.name})"

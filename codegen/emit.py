@@ -7,7 +7,7 @@ conditions that differ between lanes become masks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import llvmlite.ir as ir
 
@@ -77,7 +77,7 @@ def statement(f: Frame, stmt: Stmt) -> None:
         case If(cond, then, orelse):
             _if(f, cond, then, orelse)
         case Let(var, expr, body):
-            with f.bound(var, evaluate(f, expr)):
+            with f.bound(var, replace(evaluate(f, expr), data=False)):
                 statement(f, body)
         case Alloc(buffer, body):
             with f.allocated(buffer):

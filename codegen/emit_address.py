@@ -5,7 +5,8 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
-from .emit_index import added, scaled
+from ..lower.ir import reach
+from .emit_index import added, multiplied, scaled
 from .frame import Frame, Storage
 from .values import I32, I64, Value, is_vector, lanes_of, like, memory_type
 
@@ -21,19 +22,25 @@ def offset_of(f: Frame, storage: Storage, indices: tuple[Value, ...]) -> Value:
     for axis, (index, stride) in enumerate(zip(indices, storage.buffer.strides, strict=True)):
         if index.data:
             index = _checked(f, storage, axis, index)
-        total = added(f, total, scaled(f, index, stride * storage.lanes))
+        if isinstance(stride, str):
+            index = multiplied(f, index, f.vars[stride])
+        else:
+            index = scaled(f, index, stride * storage.lanes)
+        total = added(f, total, index)
     return total
 
 
 def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
     """A data-dependent index out of range is reported in the status and replaced by 0."""
-    extent = storage.buffer.shape[axis]
+    buffer = storage.buffer
+    extent = (buffer.extents or buffer.shape)[axis]
     sites = f.unit.sites
-    site = f"{storage.buffer.name} axis {axis} of size {extent}"
+    site = f"{buffer.name} axis {axis} of size {extent}"
     if site not in sites:
         sites.append(site)
     llvm = f.vector(index) if index.varies else f.scalar(index)
-    bad = f.ib.icmp_unsigned(">=", llvm, like(llvm, extent))
+    end = f.scalar(f.vars[extent]) if isinstance(extent, str) else I64(extent)
+    bad = f.ib.icmp_unsigned(">=", llvm, f.splat(end) if is_vector(llvm) else end)
     seen = f.narrow(bad) if is_vector(bad) else bad
     if not is_vector(bad) and f.mask is not None and not f.mask.some:
         seen = f.ib.and_(bad, f.any(f.mask.llvm))
@@ -72,9 +79,8 @@ def pointer_to(f: Frame, storage: Storage, offset: Value, inside: bool = True) -
 def pointer_a_lane(f: Frame, storage: Storage, offset: Value) -> ir.Value:
     """One address a lane, by 32-bit offsets where the buffer is small enough for them."""
     buffer = storage.buffer
-    reach = sum((n - 1) * abs(s) for n, s in zip(buffer.shape, buffer.strides, strict=True))
     lanes = f.vector(offset)
-    if reach * storage.lanes < 2**31 - storage.lanes:
+    if reach(buffer) * storage.lanes < 2**31 - storage.lanes:
         lanes = f.ib.trunc(lanes, ir.VectorType(I32, lanes_of(lanes)))
     each = f.ib.gep(storage.pointer, [lanes], source_etype=_unit(storage))
     each.type = ir.VectorType(storage.pointer.type, f.lanes)  # llvmlite says one pointer here

@@ -57,6 +57,16 @@ def scaled(f: Frame, a: Value, factor: int) -> Value:
     return Value(i64, base, a.bias * factor, a.step * factor, a.data)
 
 
+def multiplied(f: Frame, a: Value, b: Value) -> Value:
+    """a times a value that is the same in all lanes"""
+    if b.constant is not None:
+        return scaled(f, a, b.constant)
+    factor = f.scalar(b)
+    if a.varies:
+        return Value(i64, f.ib.mul(f.vector(a), f.splat(factor)), data=a.data)
+    return Value(i64, f.ib.mul(f.scalar(a), factor), data=a.data)
+
+
 def _sum(f: Frame, a: Value, b: Value) -> Value:
     if a.llvm is None or b.llvm is None:
         base = b.llvm if a.llvm is None else a.llvm

@@ -13,7 +13,7 @@ import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
 from ..algo.tensor_expr.expr import Access, Index, walk
-from ..lower.ir import For, Stmt, Store, Update, expressions
+from ..lower.ir import For, Stmt, Store, Update, expressions, variables
 from ..lower.ir import walk as walk_statements
 from .emit_stream import fence
 from .frame import Frame, Storage
@@ -35,6 +35,8 @@ def parallel(
     f.unit.parallel = True
     ib = f.ib
     names = used(loop.body)
+    lengths = [n for b in names if b in f.buffers for n in variables(f.buffers[b].buffer)]
+    names = list(dict.fromkeys([*names, *lengths]))
     values = [f.vars[n] for n in names if n in f.vars]
     storages = [f.buffers[n] for n in names if n in f.buffers]
     captured = [v.llvm for v in values if v.llvm is not None]

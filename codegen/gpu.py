@@ -10,6 +10,7 @@ import numpy as np
 from ..algo.dtypes import DType, as_bits, from_numpy
 from ..algo.errors import DeviceError, ScheduleError
 from ..algo.tensor_expr.op import Op
+from ..lower.context import parameter
 from ..lower.ir import AXES, Function
 from ..lower.kernel import lower
 from ..sched.loop.machine import Machine
@@ -99,8 +100,10 @@ def _run(
         name: np.empty(shape, dtype)
         for name, (shape, dtype) in zip(op.returns, signature.results, strict=True)
     }
+    sizes = {parameter(name): np.array(n, np.int64) for name, n in signature.dynamic.items()}
     try:
-        execute(function, [as_bits((dense | outs)[param.name]) for param in function.params])
+        given = dense | outs | sizes
+        execute(function, [as_bits(given[param.name]) for param in function.params])
     except OutsideError as error:
         raise outside(op, error.site, list(dense.values())) from None
     results = tuple(outs[name] for name in op.returns)

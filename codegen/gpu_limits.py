@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..algo.errors import DeviceError
-from ..lower.ir import Buffer
+from ..lower.ir import Buffer, reach
 from ..lower.launch import Axis, Launch
 
 ALIGN = 16
@@ -134,5 +134,4 @@ def bytes_of(buffer: Buffer) -> int:
     """Bytes from the first element of a buffer to behind its last."""
     if 0 in buffer.shape:
         return 0
-    last = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
-    return (last + 1) * buffer.dtype.itemsize
+    return (reach(buffer) + 1) * buffer.dtype.itemsize

@@ -20,7 +20,7 @@ from ..algo.tensor_expr.interpret import interpret
 from ..algo.tensor_expr.located import located
 from ..algo.tensor_expr.op import Equation, Op
 from ..algo.tensor_expr.printer import print_expr
-from ..algo.tensor_expr.sizes import bind_sizes
+from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 
 LIMIT = 1 << 24
 """Instances up to which the interpreter looks for the index: about a second."""
@@ -39,8 +39,10 @@ class OutsideError(ShapeError):
 
 def outside(op: Op, site: str, arrays: Sequence[Any]) -> ShapeError:
     """The error for a call of `op` on `arrays`, one a parameter, that failed at `site`."""
+    checked = check(op)
     shapes = {p.name: np.shape(a) for p, a in zip(op.params, arrays, strict=True)}
-    if math.prod(bind_sizes(check(op), shapes).values()) <= LIMIT:
+    sizes = bind_sizes(checked, shapes)
+    if math.prod(sizes.values()) <= LIMIT:
         try:
             interpret(op, *arrays)
         except ShapeError as error:
@@ -50,6 +52,9 @@ def outside(op: Op, site: str, arrays: Sequence[Any]) -> ShapeError:
     name, _, rest = site.partition(" axis ")
     dim, _, extent = rest.partition(" of size ")
     tensor = name.partition(".")[0]
+    if not extent.isdecimal():  # the name of a length that depends on dynamic sizes
+        extent = str(shape_of(checked, tensor, sizes)[int(dim)])
+        site = f"{name} axis {dim} of size {extent}"
     found = [
         f"{print_expr(access)} is outside {tensor}: dim {dim} has extent {extent}, but an index "
         f"read from an array is not in it{located(op, n)}"

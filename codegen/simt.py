@@ -37,6 +37,7 @@ from ..lower.ir import (
     contiguous,
     rebuild,
     substitute,
+    with_,
 )
 from ..lower.ir import walk as statements
 from ..lower.ir_print import print_stmt
@@ -209,6 +210,8 @@ class _Cutter:
                 self.copies.add(buffer.name)
                 own = _on_host(self.copied(buffer))
                 return Alloc(own, block(poison(own), self.cut(body)))
+            case Let(var, value, body) if self.fixed(value):
+                return Let(var, value, self.cut(body))
             case Let(var, value, body) if not accesses(value):
                 return self.cut(substitute(body, {Index(var): value}))
             case For(var, lo, hi, body, _, step, _) if self.uniform(lo, hi):
@@ -223,6 +226,12 @@ class _Cutter:
         """Has each expression one value for all threads of a block?"""
         names = {axis.var for axis in self.threads}
         return not any(accesses(e) or names & set(indices_of(e)) for e in exprs)
+
+    def fixed(self, value: Expr) -> bool:
+        """Has a value that nothing written goes into, such as a size, one value for all threads?"""
+        names = {axis.var for axis in self.threads}
+        read = {item.tensor for item in accesses(value)}
+        return not (read & (self.copies | self.tracked.keys()) or names & set(indices_of(value)))
 
     def region(self, stmt: Stmt) -> Stmt:
         """A piece without barriers, run by every thread."""
@@ -273,7 +282,7 @@ def _has_barrier(stmt: Stmt) -> bool:
 
 
 def _on_host(buffer: Buffer) -> Buffer:
-    return Buffer(buffer.name, buffer.dtype, buffer.shape, buffer.strides, "heap")
+    return with_(buffer, scope="heap", align=1)
 
 
 def _in_order(axis: Axis, orders: str, row: int, body: Stmt) -> Stmt:

@@ -10,8 +10,8 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import llvmlite
@@ -73,6 +73,22 @@ class Signature:
         return tuple(dtypes[name] for name in self.op.returns)
 
     @cached_property
+    def bound(self) -> dict[str, int]:
+        """The sizes that are numbers in the code. A dynamic size is none, unless it is 0."""
+        maxima = self.op.maxima
+        return {n: value for n, value in self.sizes.items() if n not in maxima or not value}
+
+    @cached_property
+    def dynamic(self) -> dict[str, int]:
+        """The values of the sizes that are symbols in the code."""
+        return {n: value for n, value in self.sizes.items() if n not in self.bound}
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """The most that every size can be in a call of the same code."""
+        return {**self.sizes, **{name: self.op.maxima[name] for name in self.dynamic}}
+
+    @cached_property
     def results(self) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:
         """Shape and NumPy type of each returned tensor."""
         checked = check(self.op)
@@ -89,13 +105,13 @@ class Signature:
     def nest(self, schedule: Schedule | None) -> Nest:
         """The loop nest under a schedule, or under the default one."""
         if schedule is None:
-            schedule = default(self.op, self.dtypes, self.sizes, self.machine)
-        return schedule.nest(self.dtypes, self.sizes)
+            schedule = default(self.op, self.dtypes, self.bound, self.machine)
+        return schedule.nest(self.dtypes, self.bound)
 
     @property
     def tiny(self) -> bool:
         """Is a call certainly short?"""
-        counts = [math.prod(self.sizes.values()), *(math.prod(s) for _, s in self.types)]
+        counts = [math.prod(self.largest.values()), *(math.prod(s) for _, s in self.types)]
         return max([*counts, *(math.prod(s) for s, _ in self.results)]) <= TINY
 
 
@@ -114,7 +130,8 @@ class Form:
 
 @dataclass(eq=False, repr=False)
 class NativeKernel:
-    """Machine code, and how it is called. `reads` are the positions of the inputs that it reads.
+    """Machine code, and how it is called. `reads` are the positions of the inputs that it reads,
+    `sizes` the values of its dynamic sizes, as arrays of rank 0.
 
     Calls from several threads at once are safe: each has a workspace of its own.
     """
@@ -130,6 +147,7 @@ class NativeKernel:
     loaded: jit.Loaded
     tiny: bool
     skips: bool
+    sizes: tuple[Array, ...] = ()
     _spare: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -140,6 +158,7 @@ class NativeKernel:
         everything = self.reads == tuple(range(len(self.reads))) and not self.skips
         plain = not self.parallel and not self.fixed_bytes
         self._direct = by_id and everything and plain
+        self._tail = tuple(map(entry.token, self.sizes))
 
     def __repr__(self) -> str:
         return f"<native kernel {self.name}>"
@@ -147,8 +166,9 @@ class NativeKernel:
     def run(self, arrays: Sequence[Array], outs: Sequence[Array]) -> int:
         """Calls the code; returns its status (see `entry.MISALIGNED` and `sites`)."""
         if self._direct:
-            return self._code(0, 0, *map(id, arrays), *map(id, outs))
+            return self._code(0, 0, *map(id, arrays), *map(id, outs), *self._tail)
         tokens = [entry.token(arrays[i]) for i in self.reads] + [entry.token(out) for out in outs]
+        tokens += self._tail
         threads = pool.current() if self.parallel else None
         address = threads.address() if threads is not None else 0
         size = self.fixed_bytes + (threads.slots if threads else 1) * self.thread_bytes
@@ -184,16 +204,27 @@ os.register_at_fork(
 
 
 def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> NativeKernel:
-    """The kernel for a signature, a schedule (None: the default one) and a form."""
+    """The kernel for a signature, a schedule (None: the default one) and a form.
+
+    Signatures that differ in the values of dynamic sizes alone share one code.
+    """
     key = _key(signature, schedule, form)
+    shared: dict[str, NativeKernel] = signature.op.memo("kernels", dict)
     with _building:
-        found = default_cache().get(key)
-        if found is None:
-            found = _compile(signature, schedule, form)
-            default_cache().put(key, *found)
-        else:
-            debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
-    return _kernel(signature, *found)
+        kernel = shared.get(key)
+        if kernel is None:
+            found = default_cache().get(key)
+            if found is None:
+                found = _compile(signature, schedule, form)
+                default_cache().put(key, *found)
+            else:
+                debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
+            kernel = _kernel(signature, *found)
+            if signature.dynamic:
+                shared[key] = kernel
+    if not signature.dynamic:
+        return kernel
+    return replace(kernel, sizes=tuple(np.array(n, np.int64) for n in signature.dynamic.values()))
 
 
 def _compile(
@@ -265,16 +296,21 @@ def _key(signature: Signature, schedule: Schedule | None, form: Form) -> str:
     parts = [
         COMPILER,
         llvmlite.__version__,
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
+        *_processor(),
         entry.data_offset(),
         signature.op.text,
-        [[t.name, shape] for t, shape in signature.types],
+        [t.name for t, _ in signature.types],
+        sorted(signature.bound.items()),
         None if schedule is None else schedule.text,
         repr(signature.machine),
         repr(form),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@cache
+def _processor() -> tuple[str, str]:
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def _strides(signature: Signature, form: Form) -> tuple[dict[str, tuple[int, ...]], set[str]]:

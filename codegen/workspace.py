@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..lower.ir import Alloc, Buffer, For, Function, Stmt, children, walk
+from ..lower.ir import Alloc, Buffer, For, Function, Stmt, children, reach, walk
 from .target import Target
 
 ALIGN = 64
@@ -70,7 +70,7 @@ def size_in_bytes(buffer: Buffer, lanes: int) -> int:
 
 def cells(buffer: Buffer) -> int:
     """The number of elements from the first to the last, gaps included."""
-    return 1 + sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
+    return 1 + reach(buffer)
 
 
 def buffer_names(function: Function) -> list[str]:

@@ -3,7 +3,8 @@
 Here `Index` is a loop variable or a `Let`, of type i64; a `Const` without a dtype is an i64 too;
 `Access` reads a buffer, by one index an axis; every other expression is typed, with explicit
 casts. No name is bound within the scope of the same name; scopes that are disjoint may share one,
-as the copies of an unrolled body do. Sizes are constants: `Size` does not occur. Nodes are
+as the copies of an unrolled body do. Sizes are constants; a dynamic one is a parameter of rank 0,
+`B.size`, and a `Let` at the top says what it is and its bounds: `Size` does not occur. Nodes are
 interned. Blocks are flat (`block` makes them), so that a program has one spelling.
 """
 
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from ..algo.dtypes import DType
 from ..algo.node import node
-from ..algo.tensor_expr.expr import Expr
+from ..algo.tensor_expr.expr import Const, Expr, Index
 from ..algo.tensor_expr.expr import substitute as replace
 
 
@@ -34,16 +35,20 @@ class Buffer:
     alignment in bytes that the address of element 0 has for certain. Strides that are no multiples
     of the element's size, as of a field of packed records, count bytes instead: `bytewise`.
     Stores to a `stream` buffer go past the caches.
+
+    Extents and strides of a parameter may depend on dynamic sizes. They are names of `Let`s then;
+    `shape` is the most that extents can be, and `extents` says of all axes what they are.
     """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: tuple[int | str, ...]
     scope: str
     align: int = 1
     bytewise: bool = False
     stream: bool = False
+    extents: tuple[int | str, ...] = ()
 
 
 @node
@@ -84,7 +89,7 @@ class If(Stmt):
 
 @node
 class Let(Stmt):
-    """A name for a value within `body`."""
+    """A name for a value within `body`; as an index it needs no check, even if read from memory."""
 
     var: str
     value: Expr
@@ -167,6 +172,26 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(extent, 1)
     return tuple(reversed(strides))
+
+
+def variables(buffer: Buffer) -> tuple[str, ...]:
+    """The names on which a buffer's extents and strides depend."""
+    return tuple(n for n in (*buffer.strides, *buffer.extents) if isinstance(n, str))
+
+
+def extents_of(buffer: Buffer) -> tuple[Expr, ...]:
+    """The extents of a buffer, as expressions."""
+    extents = buffer.extents or buffer.shape
+    return tuple(Index(n) if isinstance(n, str) else Const(n) for n in extents)
+
+
+def reach(buffer: Buffer) -> int:
+    """The most by which an element can lie apart from element 0, in elements."""
+    dense = contiguous(buffer.shape)  # what strides that vary can come to
+    return sum(
+        (n - 1) * (abs(s) if isinstance(s, int) else most)
+        for n, s, most in zip(buffer.shape, buffer.strides, dense, strict=True)
+    )
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:

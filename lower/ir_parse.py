@@ -230,11 +230,24 @@ class _Line:
         name = self.name()
         self.expect(":")
         scope, dtype, shape = self.name(), self.dtype(), self.integers()
-        strides = self.integers() if self.take("strides") else contiguous(shape)
+        strides = self.lengths() if self.take("strides") else contiguous(shape)
         bytewise = self.take("bytes")
+        extents = self.lengths() if self.take("extents") else ()
         align = self.integer() if self.take("align") else 1
         stream = self.take("stream")
-        return Buffer(name, dtype, shape, strides, scope, align, bytewise, stream)
+        return Buffer(name, dtype, shape, strides, scope, align, bytewise, stream, extents)
+
+    def lengths(self) -> tuple[int | str, ...]:
+        """Integers and names."""
+        self.expect("[")
+        values: list[int | str] = []
+        while not self.take("]"):
+            number = self.peek().isdigit() or self.peek() == "-"
+            values.append(self.integer() if number else self.name())
+            if not self.take(","):
+                self.expect("]")
+                break
+        return tuple(values)
 
     def expr(self) -> Expr:
         """An expression, read with a stack of its own: sums may nest thousands deep."""

@@ -48,7 +48,10 @@ def print_buffer(buffer: Buffer) -> str:
     """`name: scope dtype[shape]`, then strides and alignment where they are not the plain ones."""
     text = f"{buffer.name}: {buffer.scope} {buffer.dtype}{list(buffer.shape)}"
     if buffer.bytewise or buffer.strides != contiguous(buffer.shape):
-        text += f" strides {list(buffer.strides)}" + " bytes" * buffer.bytewise
+        strides = ", ".join(map(str, buffer.strides))
+        text += f" strides [{strides}]" + " bytes" * buffer.bytewise
+    if buffer.extents:
+        text += f" extents [{', '.join(map(str, buffer.extents))}]"
     text += f" align {buffer.align}" if buffer.align != 1 else ""
     return text + " stream" * buffer.stream
 

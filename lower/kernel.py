@@ -11,6 +11,7 @@ from ..algo.tensor_expr.expr import Expr, accesses
 from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest
 from . import ir, passes
+from .context import Context, Lengths, bound, context_of, parameters
 from .scan import Visit, complete, determined
 from .storage import Window, windows
 from .tree import schedule
@@ -30,10 +31,11 @@ def lower(
     strides: Mapping[str, tuple[int, ...]] | None = None,
     machine: Machine | None = None,
 ) -> ir.Function:
-    """The function that runs `nest`, after all passes; its sizes must be bound.
+    """The function that runs `nest`, after all passes; its sizes are bound, or dynamic.
 
-    Parameters are the inputs that are read, in the operator's order, then its outputs. `strides`
-    (in elements) is for parameters that are not dense; `machine` says how wide vectors are.
+    Parameters are the inputs that are read, in the operator's order, then its outputs, then the
+    dynamic sizes, each an array of rank 0. `strides` (in elements) is for parameters that are not
+    dense; `machine` says how wide vectors are.
     Raises `Unlowered` where isl cannot cope with the nest.
     """
     return passes.run(translate(nest, name, strides), machine or Machine())
@@ -43,15 +45,30 @@ def translate(
     nest: Nest, name: str, strides: Mapping[str, tuple[int, ...]] | None = None
 ) -> ir.Function:
     """The function as isl's AST says it, before any pass."""
+    context = context_of(nest)
+    lengths = Lengths(context)
+    body, stored = _code(nest, name, strides, context, lengths)
+    params = (*_params(nest, stored), *parameters(context))
+    return ir.Function(name, params, bound(context, lengths, body))
+
+
+def _code(
+    nest: Nest,
+    name: str,
+    strides: Mapping[str, tuple[int, ...]] | None,
+    context: Context,
+    lengths: Lengths,
+) -> tuple[ir.Stmt, Mapping[str, Window]]:
+    """What runs the nest in a context, and where its buffers lie."""
     try:
         with isl.quota(QUOTA):
-            stored = windows(nest, strides)
-            body, visits = _generate(nest, stored, {})
-        if not complete(nest, visits):
+            stored = windows(nest, lengths, strides)
+            body, visits = _generate(nest, stored, {}, context)
+        if not complete(nest, visits, context):
             with isl.quota(QUOTA):
-                known = {stmt.name: determined(stmt) for stmt in nest.stmts.values()}
-                body, visits = _generate(nest, stored, known)
-            if not complete(nest, visits):
+                known = {stmt.name: determined(stmt, context) for stmt in nest.stmts.values()}
+                body, visits = _generate(nest, stored, known, context)
+            if not complete(nest, visits, context):
                 raise Unlowered(
                     f"{name}: isl generates loops that miss instances of this nest; "
                     f"split or reorder fewer loops over indices that others determine"
@@ -61,14 +78,18 @@ def translate(
             f"{name}: isl finds no loops for this nest within {QUOTA} operations; "
             f"split or fuse fewer loops"
         ) from None
-    return ir.Function(name, _params(nest, stored), body)
+    return body, stored
 
 
 def _generate(
-    nest: Nest, stored: Mapping[str, Window], known: Mapping[str, Mapping[Expr, Expr]]
+    nest: Nest,
+    stored: Mapping[str, Window],
+    known: Mapping[str, Mapping[Expr, Expr]],
+    context: Context,
 ) -> tuple[ir.Stmt, list[Visit]]:
-    build = raw.AstBuild.from_context(isl.parse_set("{ : }"))
-    return walk(build.node_from_schedule(schedule(nest, known)), nest, stored)
+    build = raw.AstBuild.from_context(context.params)
+    ast = build.node_from_schedule(schedule(nest, known, context))
+    return walk(ast, nest, stored, context)
 
 
 def _params(nest: Nest, stored: Mapping[str, Window]) -> tuple[ir.Buffer, ...]:

@@ -49,19 +49,19 @@ def _later(cell: Access, loop: ir.For, distance: int, buffers: Mapping[str, ir.B
     def clamped(item: Expr) -> Expr:
         if not isinstance(item, Access):
             return item
-        extents = buffers[item.tensor].shape
+        extents = ir.extents_of(buffers[item.tensor])
         return Access(item.tensor, tuple(map(_clamp, item.indices, extents)))
 
-    def index(old: Expr, extent: int) -> Expr:
+    def index(old: Expr, extent: Expr) -> Expr:
         new = transform(substitute(old, values), clamped)
         return _clamp(new, extent) if accesses(new) else new
 
-    extents = buffers[cell.tensor].shape
+    extents = ir.extents_of(buffers[cell.tensor])
     return Access(cell.tensor, tuple(map(index, cell.indices, extents)))
 
 
-def _clamp(index: Expr, extent: int) -> Expr:
-    return maximum(const(0), minimum(index, const(extent - 1)))
+def _clamp(index: Expr, extent: Expr) -> Expr:
+    return maximum(const(0), minimum(index, sub(extent, const(1))))
 
 
 def _once_a_line(made: ir.Stmt, cell: Access, loop: ir.For, buffer: ir.Buffer) -> ir.Stmt:
@@ -73,7 +73,7 @@ def _once_a_line(made: ir.Stmt, cell: Access, loop: ir.For, buffer: ir.Buffer) -
     steps = 0
     for index, stride in zip(cell.indices, buffer.strides, strict=True):
         form = linear(index)
-        if form is None or form.inside(loop.var):
+        if form is None or form.inside(loop.var) or isinstance(stride, str):
             return made
         steps += form.of(var) * stride
     if abs(steps) != 1:

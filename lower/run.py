@@ -7,6 +7,7 @@ first, so that a pass that breaks any of this is caught rather than lucky.
 
 from __future__ import annotations
 
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def run(function: Function, *arrays: np.ndarray[Any, Any]) -> None:
         if array.flags.c_contiguous and array.size == np.prod(param.shape, dtype=np.int64):
             array = array.reshape(param.shape)
         given.append(array)
-        if array.shape != param.shape or array.dtype != param.dtype.numpy:
+        if not _fits(array.shape, param) or array.dtype != param.dtype.numpy:
             raise InternalError(
                 f"{function.name}: {param.name} is {param.dtype}{list(param.shape)}, "
                 f"got {array.dtype}{list(array.shape)}"
@@ -60,6 +61,12 @@ def run(function: Function, *arrays: np.ndarray[Any, Any]) -> None:
     exec(compile(source.text, f"<loop IR {function.name}>", "exec"), scope)
     with np.errstate(all="ignore"):
         scope["kernel"](*given)
+
+
+def _fits(shape: tuple[int, ...], param: Buffer) -> bool:
+    if not param.extents:
+        return shape == param.shape
+    return len(shape) == len(param.shape) and all(map(le, shape, param.shape))
 
 
 def source(function: Function) -> str:

@@ -18,6 +18,7 @@ from ..algo.tensor_expr.build import compare
 from ..algo.tensor_expr.expr import Call, Expr, Index, transform
 from ..sched.loop.nest import Nest, Stmt
 from . import ir
+from .context import NOTHING, Context
 from .tree import function_of
 
 QUOTA = 1_000_000
@@ -34,18 +35,19 @@ class Visit:
     instance: tuple[Expr, ...]
 
 
-def complete(nest: Nest, visits: Sequence[Visit]) -> bool:
+def complete(nest: Nest, visits: Sequence[Visit], context: Context = NOTHING) -> bool:
     """False where isl's loops are known to miss instances, or to run others."""
     return all(
-        _complete(stmt, [v for v in visits if v.stmt == name]) for name, stmt in nest.stmts.items()
+        _complete(stmt, [v for v in visits if v.stmt == name], context)
+        for name, stmt in nest.stmts.items()
     )
 
 
-def _complete(stmt: Stmt, visits: Sequence[Visit]) -> bool:
-    domain = isl.make_set(stmt.dims, map(to_isl, stmt.domain))
+def _complete(stmt: Stmt, visits: Sequence[Visit], context: Context) -> bool:
+    domain = context.set(stmt.dims, [to_isl(cond) for cond in stmt.domain])
     if not visits:
         return isl.is_empty(domain, QUOTA) is not isl.Answer.NO
-    scanned = [_scanned(stmt, visit) for visit in visits]
+    scanned = [_scanned(visit, context) for visit in visits]
 
     def same() -> bool:
         total = scanned[0]
@@ -56,7 +58,7 @@ def _complete(stmt: Stmt, visits: Sequence[Visit]) -> bool:
     return isl.ask(same, QUOTA) is not isl.Answer.NO
 
 
-def _scanned(stmt: Stmt, visit: Visit) -> raw.Set:
+def _scanned(visit: Visit, context: Context) -> raw.Set:
     """{ [dims] } that the loops around a visit give."""
     fresh: dict[Expr, str] = {}
     extra: list[str] = []
@@ -83,12 +85,12 @@ def _scanned(stmt: Stmt, visit: Visit) -> raw.Set:
             conditions.append(f"(({text(var)} - {text(loop.lo)}) mod {loop.step} = 0)")
     images = [text(at) for at in visit.instance]
     outer = [*(loop.var for loop in visit.loops), *fresh.values()]
-    return isl.make_map(outer, images, [*conditions, *extra]).range()
+    return context.map(outer, images, [*conditions, *extra]).range()
 
 
-def determined(stmt: Stmt) -> dict[Expr, Expr]:
+def determined(stmt: Stmt, context: Context = NOTHING) -> dict[Expr, Expr]:
     """Dims that equalities of the domain determine, as expressions of the dims before them."""
-    domain = isl.make_set(stmt.dims, map(to_isl, stmt.domain))
+    domain = context.set(stmt.dims, [to_isl(cond) for cond in stmt.domain])
     found: dict[Expr, Expr] = {}
     for n, dim in enumerate(stmt.dims):
         before = domain.project_out(raw.dim_type.set, n + 1, len(stmt.dims) - n - 1)

@@ -2,8 +2,9 @@
 
 A buffer under loop `at` holds what one iteration of that loop touches. For each dimension isl
 gives the least coordinate as a function of the loops around; that is the window's origin, and the
-largest distance from it, a constant, the extent. A register or local buffer that lies around
-loops over GPU threads becomes each thread's own later (`passes/private.py`).
+largest distance from it, a constant (of all values of dynamic sizes), the extent. A register or
+local buffer that lies around loops over GPU threads becomes each thread's own later
+(`passes/private.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..algo import isl
 from ..algo.errors import InternalError, UnsupportedError
 from ..algo.isl import raw
 from ..algo.tensor_expr import build
@@ -21,6 +21,7 @@ from ..sched.loop.nest import Buffer, Nest, Stmt
 from ..sched.loop.storage import cells
 from ..sched.loop.tree import around_loop, loop_named
 from . import ir
+from .context import Context, Lengths
 from .tree import function_of
 
 Ranges = dict[str, tuple[int | None, int | None]]
@@ -59,50 +60,54 @@ class Window:
         return tuple(substitute(axis, names) for axis in self.layout)
 
 
-def windows(nest: Nest, strides: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Window]:
-    """The storage of every buffer of a nest whose sizes are bound. Call it inside a quota.
+def windows(
+    nest: Nest, lengths: Lengths, strides: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, Window]:
+    """The storage of every buffer of a nest whose sizes are bound or in the context of `lengths`.
 
-    `strides` gives parameters that are not dense (in elements), by name.
+    `strides` gives parameters that are not dense (in elements), by name. Call it inside a quota.
     """
     return {
-        name: _param(nest, buffer, (strides or {}).get(name))
+        name: _param(nest, buffer, lengths, (strides or {}).get(name))
         if buffer.scope == "param"
-        else _window(nest, buffer)
+        else _window(nest, buffer, lengths)
         for name, buffer in nest.buffers.items()
     }
 
 
-def _shape(nest: Nest, buffer: Buffer) -> tuple[int, ...]:
-    shape = []
-    for extent in nest.kernel.tensors[buffer.tensor].shape:
-        low, high = bounds(extent, {})
-        if low is None or low != high:
-            raise InternalError(f"{buffer.tensor} has an extent that is not bound: {extent!r}")
-        shape.append(max(low, 0))
-    return tuple(shape)
+def _lengths(nest: Nest, buffer: Buffer, lengths: Lengths) -> list[Expr]:
+    return [lengths.length(extent) for extent in nest.kernel.tensors[buffer.tensor].shape]
 
 
-def _param(nest: Nest, buffer: Buffer, strides: tuple[int, ...] | None) -> Window:
+def _param(nest: Nest, buffer: Buffer, lengths: Lengths, strides: tuple[int, ...] | None) -> Window:
     if buffer.layout is not None:
         raise UnsupportedError(
             f"{buffer.name} is an argument, whose layout is the caller's; stage a copy of it with "
             f"layout= instead"
         )
-    shape = _shape(nest, buffer)
+    extents = _lengths(nest, buffer, lengths)
+    shape = tuple(map(lengths.most, extents))
+    steps: tuple[int | str, ...] = strides or ir.contiguous(shape)
+    named: tuple[int | str, ...] = ()
+    if not all(isinstance(extent, Const) for extent in extents):
+        named = tuple(map(lengths.name, extents))
+        steps = strides or tuple(map(lengths.name, lengths.strides(extents)))
     stored = ir.Buffer(
-        buffer.name, buffer.dtype, shape, strides or ir.contiguous(shape), "param",
-        buffer.dtype.itemsize, stream=buffer.stream,
+        buffer.name, buffer.dtype, shape, steps, "param", buffer.dtype.itemsize,
+        stream=buffer.stream, extents=named,
     )  # fmt: skip
     return Window(stored, (Const(0),) * buffer.rank, {}, None)
 
 
-def _window(nest: Nest, buffer: Buffer) -> Window:
+def _window(nest: Nest, buffer: Buffer, lengths: Lengths) -> Window:
     around = _around(nest, buffer)
-    shape = _shape(nest, buffer) if buffer.tensor in nest.kernel.tensors else None
+    shape: list[int] | None = None
+    if buffer.tensor in nest.kernel.tensors:
+        shape = [lengths.most(extent) for extent in _lengths(nest, buffer, lengths)]
     origins: list[Expr] = []
     extents: list[int] = []
     for dim in range(buffer.rank):
-        touched = _touched(nest, buffer, dim, around)
+        touched = _touched(nest, buffer, dim, around, lengths.context)
         if touched is None:
             if shape is None:
                 raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
@@ -142,7 +147,11 @@ def _around(nest: Nest, buffer: Buffer) -> dict[str, Mapping[str, Expr]]:
 
 
 def _touched(
-    nest: Nest, buffer: Buffer, dim: int, around: Mapping[str, Mapping[str, Expr]]
+    nest: Nest,
+    buffer: Buffer,
+    dim: int,
+    around: Mapping[str, Mapping[str, Expr]],
+    context: Context,
 ) -> raw.Map | None:
     """{ [loops around] -> [coordinate] } of all accesses, or None where one depends on data."""
     total: raw.Map | None = None
@@ -152,8 +161,8 @@ def _touched(
                 return None
             conditions = [to_isl(cond) for cond in stmt.domain]
             outer = [to_isl(values[stmt.name]) for values in around.values()]
-            loops = isl.make_map(stmt.dims, outer, conditions)
-            touched = loops.reverse().apply_range(isl.make_map(stmt.dims, [to_isl(cell[dim])]))
+            loops = context.map(stmt.dims, outer, conditions)
+            touched = loops.reverse().apply_range(context.map(stmt.dims, [to_isl(cell[dim])]))
             total = touched if total is None else total.union(touched)
     if total is None:
         raise InternalError(f"buffer {buffer.name} is never accessed")

@@ -14,6 +14,7 @@ from ..algo.isl import raw
 from ..algo.tensor_expr.affine import from_isl, to_isl
 from ..algo.tensor_expr.expr import Expr, Index, substitute
 from ..sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
+from .context import NOTHING, Context
 
 
 def domain_text(stmt: Stmt) -> str:
@@ -27,8 +28,12 @@ def space(stmt: Stmt) -> str:
     return isl.tuple_text(stmt.dims, stmt.name)
 
 
-def schedule(nest: Nest, known: Mapping[str, Mapping[Expr, Expr]] | None = None) -> raw.Schedule:
-    """The schedule tree of a nest whose sizes are bound. Call it inside a quota.
+def schedule(
+    nest: Nest,
+    known: Mapping[str, Mapping[Expr, Expr]] | None = None,
+    context: Context = NOTHING,
+) -> raw.Schedule:
+    """The schedule tree of a nest whose sizes are bound or in the context. Call it inside a quota.
 
     `known` gives other words for dims of statements, to be used in the values of loops.
     """
@@ -38,13 +43,18 @@ def schedule(nest: Nest, known: Mapping[str, Mapping[Expr, Expr]] | None = None)
             f"the loop tree has the statements {', '.join(covered)}; expected each of "
             f"{', '.join(nest.stmts)} once"
         )
-    domain = isl.parse_union_set("{ " + "; ".join(map(domain_text, nest.stmts.values())) + " }")
+    texts = "; ".join(map(domain_text, nest.stmts.values()))
+    domain = isl.parse_union_set(f"{context.prefix}{{ {texts} }}")
     root = raw.Schedule.from_domain(domain).get_root()
-    return _plant(root.child(0), nest.tree, nest, known or {}).get_schedule()
+    return _plant(root.child(0), nest.tree, nest, known or {}, context.prefix).get_schedule()
 
 
 def _plant(
-    leaf: raw.ScheduleNode, tree: Tree, nest: Nest, known: Mapping[str, Mapping[Expr, Expr]]
+    leaf: raw.ScheduleNode,
+    tree: Tree,
+    nest: Nest,
+    known: Mapping[str, Mapping[Expr, Expr]],
+    prefix: str,
 ) -> raw.ScheduleNode:
     """Grows `tree` in place of `leaf`; returns the topmost node it made."""
     match tree:
@@ -55,17 +65,18 @@ def _plant(
                 f"{space(nest.stmts[stmt])} -> [{to_isl(substitute(value, known.get(stmt, {})))}]"
                 for stmt, value in loop.values.items()
             )
-            band = raw.MultiUnionPwAff.from_union_map(isl.parse_union_map(f"{{ {values} }}"))
+            text = f"{prefix}{{ {values} }}"
+            band = raw.MultiUnionPwAff.from_union_map(isl.parse_union_map(text))
             mark = leaf.insert_partial_schedule(band).insert_mark(raw.Id(loop.name))
-            return _plant(mark.child(0).child(0), loop.body, nest, known).ancestor(2)
+            return _plant(mark.child(0).child(0), loop.body, nest, known, prefix).ancestor(2)
         case Seq(parts):
             filters = raw.UnionSetList.alloc(raw.DEFAULT_CONTEXT, len(parts))
             for part in parts:
                 spaces = "; ".join(space(nest.stmts[stmt]) for stmt in leaves(part))
-                filters = filters.add(isl.parse_union_set(f"{{ {spaces} }}"))
+                filters = filters.add(isl.parse_union_set(f"{prefix}{{ {spaces} }}"))
             node = leaf.insert_sequence(filters)
             for n, part in enumerate(parts):
-                node = _plant(node.child(n).child(0), part, nest, known).ancestor(2)
+                node = _plant(node.child(n).child(0), part, nest, known, prefix).ancestor(2)
             return node
 
 

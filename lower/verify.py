@@ -63,6 +63,11 @@ def _buffer(
         raise _fail(stmt, f"buffer {buffer.name} has {len(buffer.strides)} strides")
     if any(extent < 0 for extent in buffer.shape):
         raise _fail(stmt, f"buffer {buffer.name} has a negative extent")
+    if len(buffer.extents) not in (0, len(buffer.shape)):
+        raise _fail(stmt, f"buffer {buffer.name} has {len(buffer.extents)} extents")
+    varies = buffer.extents or any(isinstance(stride, str) for stride in buffer.strides)
+    if varies and buffer.scope != "param":
+        raise _fail(stmt, f"buffer {buffer.name} is no parameter and has extents that vary")
 
 
 class _Checker:

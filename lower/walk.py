@@ -20,6 +20,7 @@ from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute
 from ..sched.loop.carried import meets
 from ..sched.loop.nest import Loop, Nest, Stmt, loops
 from . import ir
+from .context import NOTHING, Context
 from .prefetch import prefetches
 from .scan import Visit
 from .storage import Window
@@ -31,7 +32,7 @@ _NODE: Any = raw.ast_node_type  # islpy's annotations say int where isl's enumer
 
 
 def walk(
-    node: raw.AstNode, nest: Nest, windows: Mapping[str, Window]
+    node: raw.AstNode, nest: Nest, windows: Mapping[str, Window], context: Context = NOTHING
 ) -> tuple[ir.Stmt, list[Visit]]:
     """The statement that isl's AST says, with the allocations of buffers in their loops.
 
@@ -44,7 +45,7 @@ def walk(
             homes.setdefault(buffer.at, []).append(windows[name].stored)
     atomic = frozenset(name for name, stmt in nest.stmts.items() if meets(nest, stmt))
     stored = {name: window.stored for name, window in windows.items()}
-    walker = _Walker(nest, windows, named, homes, stored, atomic, [])
+    walker = _Walker(nest, windows, named, homes, stored, atomic, context.values, [])
     body = walker.within(None, walker.walk_all([node], _Here()))
     return body, walker.visits
 
@@ -68,6 +69,7 @@ class _Walker:
     homes: Mapping[str | None, list[ir.Buffer]]
     stored: Mapping[str, ir.Buffer]
     atomic: frozenset[str]
+    symbols: Mapping[Expr, Expr]
     visits: list[Visit]
 
     def within(self, loop: str | None, body: ir.Stmt) -> ir.Stmt:
@@ -179,7 +181,7 @@ class _Walker:
     def statement(self, stmt: Stmt, instance: tuple[Expr, ...]) -> ir.Stmt:
         dims: dict[Expr, Expr] = {
             Index(dim): at for dim, at in zip(stmt.dims, instance, strict=True)
-        }
+        } | dict(self.symbols)
 
         def stored(expr: Expr) -> Expr:
             if not isinstance(expr, Access):

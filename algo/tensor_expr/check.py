@@ -19,6 +19,7 @@ from .build import compare, const
 from .components import tensor_cycles, units
 from .coverage import at_sizes, check_writes, shape
 from .domains import closure, counterexample, within
+from .dynamic import check_maxima
 from .expr import (
     Access,
     Expr,
@@ -363,6 +364,7 @@ class _Checker:
         for tensor, rank in self.extents.ranks.items():
             shapes[tensor] = tuple(affine.normalize(self._extent(tensor, d)) for d in range(rank))
         sizes = tuple(dict.fromkeys(r.extent.name for r in rules if isinstance(r.extent, Size)))
+        check_maxima(self.op, sizes)
         return Checked(self.op, equations, shapes, sizes, rules, steps)
 
 

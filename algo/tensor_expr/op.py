@@ -51,7 +51,8 @@ class Equation:
 class Op:
     """An operator. `shapes` declares extents of tensors whose lhs does not determine them.
 
-    `locations` has one entry an equation and takes no part in equality.
+    `locations` has one entry an equation and takes no part in equality. `maxima` holds the sizes
+    that are dynamic, which stay symbols in compiled code, and the most that each can be.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Op:
     returns: tuple[str, ...]
     shapes: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     locations: tuple[Loc, ...] = ()
+    maxima: Mapping[str, int] = field(default_factory=dict)
     _memo: dict[str, Any] = field(default_factory=dict)
 
     def memo(self, key: str, make: Callable[[], Any]) -> Any:
@@ -88,6 +90,13 @@ class Op:
         )
         return key
 
+    def dynamic(self, **maxima: int) -> Op:
+        """The operator with these sizes dynamic: one compilation serves every value up to the
+        given one. Raises `OpError` for what is no size of it, or no number of at least 1."""
+        from .dynamic import with_maxima
+
+        return with_maxima(self, {**self.maxima, **maxima})
+
     if TYPE_CHECKING:
         # What reaches upward is bound by the root's api.py; here stand the types only.
         def __call__(self, *arrays: Any, out: Any = None) -> Any: ...
@@ -103,8 +112,10 @@ class Op:
         return hash(self.fingerprint)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        shapes = dict(self.shapes)
-        return Op, (self.name, self.params, self.equations, self.returns, shapes, self.locations)
+        shapes, maxima = dict(self.shapes), dict(self.maxima)
+        return Op, (
+            self.name, self.params, self.equations, self.returns, shapes, self.locations, maxima
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return self.text

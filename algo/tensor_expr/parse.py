@@ -3,6 +3,7 @@
     name(A: f32[M, K], x) -> C, D:                 header, optional
         T: [V, D]                                  declared extents
         size N; index K                            what a name is, where the rules would not know
+        dynamic N <= 256                           a size that stays a symbol in compiled code
         C[i, j] = sum(A[i,k] * B[k,j])             also += *= max= min= any= all=
         c[i] = c[i-1] + x[i] where i in 1:N, i < j
 
@@ -54,7 +55,9 @@ def parse(
     if returns is not None:
         asked = [returns] if isinstance(returns, str) else returns
     where = drafts[0].loc if drafts else start
-    return make_op(name or parser.name, drafts, parser.params, asked, names.shapes, where)
+    return make_op(
+        name or parser.name, drafts, parser.params, asked, names.shapes, where, parser.maxima
+    )
 
 
 class _Parser(ExpressionParser):
@@ -66,6 +69,7 @@ class _Parser(ExpressionParser):
         self.params: list[Param] | None = None
         self.returned: list[Token] = []
         self.shaped: list[Token] = []
+        self.maxima: dict[str, int] = {}
 
     def program(self) -> None:
         self.skip_newlines()
@@ -132,11 +136,26 @@ class _Parser(ExpressionParser):
             while self.accept(","):
                 kind.setdefault(self.identifier(f"a {word}").text)
             return
+        if self.sees("dynamic") and self.peek().kind == "name":
+            self.next()
+            self.maximum()
+            while self.accept(","):
+                self.maximum()
+            return
         target = self.identifier("a tensor")
         if self.accept(":"):
             self.shape(target)
         else:
             self.equation(target)
+
+    def maximum(self) -> None:
+        """`N <= 256` after `dynamic`."""
+        size = self.identifier("a size")
+        if size.text in self.maxima:
+            raise fail(f"size {size.text} is declared dynamic twice", size.loc)
+        self.expect("<=", f"and the most that {size.text} can be, as in {size.text} <= 256")
+        self.names.sizes.setdefault(size.text)
+        self.maxima[size.text] = self.integer()
 
     def shape(self, target: Token) -> None:
         self.expect("[", f"and the extents of {target.text}, as in {target.text}: [M, N]")

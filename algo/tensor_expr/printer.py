@@ -36,7 +36,7 @@ def print_op(op: Op) -> str:
     plain = all(p.type.dtype is None and p.type.dims is None for p in op.params)
     bare = plain and op.params == default_params(op) and op.returns == default_returns(op)
     lines: list[str] = []
-    sizes: dict[str, None] = {}
+    sizes: dict[str, None] = dict.fromkeys(sorted(op.maxima))
     tensors: dict[str, int | None] = {}
     if not bare:
         for param in op.params:
@@ -53,6 +53,9 @@ def print_op(op: Op) -> str:
     for dims in op.shapes.values():
         sizes.update((s.name, None) for d in dims for s in walk(d) if isinstance(s, Size))
     body: list[str] = []
+    if op.maxima:
+        listed = (f"{name} <= {most}" for name, most in sorted(op.maxima.items()))
+        body.append(f"dynamic {', '.join(listed)}")
     for kind, names in zip(("size", "index"), undeclared(written, tensors, sizes), strict=True):
         if names:
             body.append(f"{kind} {', '.join(names)}")

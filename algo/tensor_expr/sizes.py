@@ -34,6 +34,13 @@ def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
         wanted, came = evaluate(rule.extent, sizes), int(shapes[rule.param][rule.dim])
         if max(wanted, 0) != came:
             raise ShapeError(_mismatch(checked, rule, wanted, came, source))
+    for name, most in checked.op.maxima.items():
+        if sizes[name] > most:
+            rule = source[name]
+            raise ShapeError(
+                f"size {name}: {sizes[name]} from {rule.param} dim {rule.dim}, but {name} is "
+                f"declared dynamic with at most {most}{_used(checked, rule.param, rule.index)}"
+            )
     if any(0 in shapes[rule.param] for rule in checked.rules):
         _check_bounds(checked, sizes)  # what was proved holds for sizes of at least 1
     return sizes

@@ -57,6 +57,7 @@ def make_op(
     returns: Sequence[str] | None,
     shapes: Mapping[str, tuple[Expr, ...]],
     loc: Loc,
+    maxima: Mapping[str, int] | None = None,
 ) -> Op:
     """The op of these equations. Without `params`: the tensors read and never defined, in order
     of first appearance; without `returns`: those defined and not read, or else the last.
@@ -81,7 +82,8 @@ def make_op(
                 loc,
                 OpError,
             )
-    return Op(name or out[0], inputs, equations, out, dict(shapes), tuple(d.loc for d in drafts))
+    locations = tuple(d.loc for d in drafts)
+    return Op(name or out[0], inputs, equations, out, dict(shapes), locations, dict(maxima or {}))
 
 
 def _equation(draft: Draft) -> Equation:

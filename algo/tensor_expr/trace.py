@@ -25,6 +25,7 @@ from ..dtypes import DType, TensorType
 from ..errors import OpError
 from ..location import Loc, caller
 from .boundary import KINDS
+from .dynamic import Dynamic
 from .expr import Access, Boundary, Const, Expr, Range, Size
 from .functions import (
     abs,
@@ -264,8 +265,9 @@ def trace(fn: Callable[..., Any], name: str | None = None) -> Op:
     recorder = _Recorder()
     params: list[Param] = []
     args: dict[str, Any] = {}
+    maxima: dict[str, int] = {}
     for p in _parameters(fn, where):
-        params.append(Param(p.name, _annotation(p, fn, where)))
+        params.append(Param(p.name, _annotation(p, fn, where, maxima)))
         args[p.name] = Tensor(p.name)
         recorder.adopt(args[p.name])
     token = _RECORDER.set(recorder)
@@ -281,7 +283,7 @@ def trace(fn: Callable[..., Any], name: str | None = None) -> Op:
         )
     title = name or (fn.__name__ if is_name(fn.__name__) else None)
     returns = _returned(result, fn.__name__, where)
-    return make_op(title, recorder.drafts, params, returns, recorder.shapes, where)
+    return make_op(title, recorder.drafts, params, returns, recorder.shapes, where, maxima)
 
 
 def _definition(fn: Callable[..., Any]) -> Loc:
@@ -315,8 +317,13 @@ def _parameters(fn: Callable[..., Any], where: Loc) -> list[inspect.Parameter]:
     return out
 
 
-def _annotation(p: inspect.Parameter, fn: Callable[..., Any], where: Loc) -> TensorType:
-    """The tensor type in an annotation; annotations of other kinds say nothing to us."""
+def _annotation(
+    p: inspect.Parameter, fn: Callable[..., Any], where: Loc, maxima: dict[str, int]
+) -> TensorType:
+    """The tensor type in an annotation; annotations of other kinds say nothing to us.
+
+    What it says of dynamic sizes goes into `maxima`.
+    """
     said = p.annotation
     if isinstance(said, str):
         scope = {**vars(dtypes), **dtypes.BY_NAME, **fn.__globals__, **_closure(fn)}
@@ -333,11 +340,20 @@ def _annotation(p: inspect.Parameter, fn: Callable[..., Any], where: Loc) -> Ten
         return TensorType(said, None)
     if not isinstance(said, TensorType):
         return TensorType(None, None)
-    dims = said.dims
-    return TensorType(said.dtype, None if dims is None else tuple(_dim(d, p.name) for d in dims))
+    if said.dims is None:
+        return said
+    return TensorType(said.dtype, tuple(_dim(d, p.name, maxima) for d in said.dims))
 
 
-def _dim(value: Any, param: str) -> str | int:
+def _dim(value: Any, param: str, maxima: dict[str, int]) -> str | int:
+    if isinstance(value, Dynamic):
+        most = maxima.setdefault(value.name, value.max)
+        if most != value.max:
+            raise error(
+                f"size {value.name} is declared dynamic with at most {most}, and for {param} with "
+                f"at most {value.max}"
+            )
+        return value.name
     if isinstance(value, Term) and isinstance(value.expr, Size):
         return value.expr.name
     if isinstance(value, str) and is_name(value):

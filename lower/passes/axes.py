@@ -53,16 +53,17 @@ def axes(function: Function, grid: bool = False) -> Function:
     """
     if not (grid or _bound(function.body)):
         return function
-    return Function(function.name, function.params, _top(function.body))
+    return Function(function.name, function.params, _top(function.body, ()))
 
 
-def extents(nest: Stmt) -> dict[str, list[Bound]]:
+def extents(nest: Stmt, known: Mapping[str, Interval] | None = None) -> dict[str, list[Bound]]:
     """The loops bound to each axis in a nest, with the most iterations that each can have.
 
+    `known` are bounds of names that are bound around it.
     Raises `ScheduleError` for a bound loop whose number of iterations has no constant bound.
     """
     found: dict[str, list[Bound]] = {}
-    _collect(nest, {}, found)
+    _collect(nest, known or {}, found)
     return found
 
 
@@ -108,20 +109,30 @@ def _collect(stmt: Stmt, known: Mapping[str, Interval], found: dict[str, list[Bo
             _collect(body, known, found)
 
 
-def _top(stmt: Stmt) -> Stmt:
-    """Each statement at the top is a kernel launch of its own; buffers between them are global."""
+def _top(stmt: Stmt, lets: tuple[Let, ...]) -> Stmt:
+    """Each statement at the top is a kernel launch of its own; buffers between them are global.
+
+    What names (`lets`) say around all of it every thread says for itself.
+    """
     match stmt:
         case Block(stmts):
-            return block(*map(_top, stmts))
+            return block(*(_top(inner, lets) for inner in stmts))
         case Alloc(Buffer(scope="heap" | "stack") as buffer, body):
-            return Alloc(with_(buffer, scope="heap"), _top(body))
-    found = extents(stmt)
+            return Alloc(with_(buffer, scope="heap"), _top(body, lets))
+        case Let(_, _, body):
+            return _top(body, (*lets, stmt))
+    known: dict[str, Interval] = {}
+    for let in lets:
+        known[let.var] = bounds(let.value, known)
+    found = extents(stmt, known)
     sizes = {axis: max(b.extent for b in found[axis]) for axis in ORDER if axis in found}
     names = {a: max(found[a], key=lambda b: (b.extent, -len(b.loop))).loop for a in sizes}
     if not any(axis.startswith("thread") for axis in sizes):
         sizes["thread.x"], names["thread.x"] = 1, _fresh(stmt)
     thread = _Thread(sizes, names)
     body = thread.convert(stmt, frozenset(), None, ())
+    for let in reversed(lets):
+        body = Let(let.var, let.value, body)
     for buffer in reversed(thread.shared):
         body = Alloc(buffer, body)
     for axis in reversed(sizes):

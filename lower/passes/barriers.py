@@ -17,8 +17,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...algo.errors import InternalError, ScheduleError
-from ...algo.tensor_expr.expr import Access, Expr, Index, walk
-from ..ir import AXES, Alloc, Barrier, Block, For, Function, If, Let, Stmt, block, with_
+from ...algo.tensor_expr.expr import Access, Expr, Index, accesses, indices_of, walk
+from ..ir import (
+    AXES,
+    Alloc,
+    Barrier,
+    Block,
+    For,
+    Function,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    block,
+    with_,
+)
 from ..ir import walk as statements
 from ..ir_print import print_expr
 from ..sharing import Meeting, Place, Touch, touches
@@ -48,9 +62,21 @@ def _nest(stmt: Stmt, loops: tuple[For, ...], shared: frozenset[str]) -> Stmt:
         case Alloc(buffer, body) if buffer.scope == "shared":
             return Alloc(buffer, _nest(body, loops, shared | {buffer.name}))
     own = {item.buffer.name for item in statements(stmt) if isinstance(item, Alloc)}
-    placing = _Placing(loops, own)
+    placing = _Placing(loops, own, _sizes(stmt))
     placing.check_blocks(stmt, shared)
     return placing.place(stmt, NOTHING, Place(loops))[0]
+
+
+def _sizes(stmt: Stmt) -> frozenset[str]:
+    """Names of values that are read from one cell each, which nothing here writes."""
+    written = {item.buffer for item in statements(stmt) if isinstance(item, (Store, Update))}
+    lets = [item for item in statements(stmt) if isinstance(item, Let)]
+    read = {let.var: accesses(let.value) for let in lets}
+    return frozenset(
+        var
+        for var, cells in read.items()
+        if cells and not any(a.tensor in written or indices_of(a) for a in cells)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +104,11 @@ NOTHING = _Pending({})
 
 
 class _Placing:
-    def __init__(self, loops: Sequence[For], own: set[str]) -> None:
+    def __init__(self, loops: Sequence[For], own: set[str], sizes: frozenset[str]) -> None:
+        # `sizes` have one value for all threads, although it is read from memory.
         # What a thread allocates is its own; shared buffers were allocated outside.
         self.own = own
+        self.sizes = sizes
         self.threads = [loop.var for loop in loops if loop.kind.startswith("thread")]
         self.blocks = Meeting([loop.var for loop in loops if loop.kind.startswith("block")])
         self.meeting = Meeting(self.threads)
@@ -96,7 +124,7 @@ class _Placing:
         found = [t for t in self.touches(body, Place(self.loops)) if t.buffer not in shared]
         for touch in found:
             for other in found:
-                if touch.write and _race(self.blocks, touch, other):
+                if touch.write and _race(self.blocks, touch, other, self.sizes):
                     raise ScheduleError(
                         f"{_cell(touch)} is written by one block and "
                         f"{'written' if other.write else 'read'} by another as {_cell(other)}, "
@@ -111,7 +139,7 @@ class _Placing:
         for early, depth in before.items():
             for late in late_ones:
                 fixed = {loop.var for loop in late.loops[:depth]} - set(self.threads)
-                if _race(self.meeting, early, late, frozenset(fixed)):
+                if _race(self.meeting, early, late, self.sizes | fixed):
                     return early, late
         return None
 
@@ -168,7 +196,7 @@ class _Placing:
 
     def uniform(self, expr: Expr, at: Place) -> bool:
         """Has the expression certainly one value for all threads of a block?"""
-        known = {loop.var for loop in at.loops} - set(self.threads)
+        known = ({loop.var for loop in at.loops} - set(self.threads)) | self.sizes
         return all(
             not isinstance(item, Access) and (not isinstance(item, Index) or item.name in known)
             for item in walk(at.value(expr))

@@ -65,11 +65,16 @@ def _merges(function: Function) -> dict[str, tuple[int, int]]:
             a, b = index[axis], index[axis + 1]
             if any(isinstance(item, Access) for e in (a, b) for item in walk(e)):
                 kept.add((name, axis))  # checked at run time, axis by axis
-            elif strides[axis] == strides[axis + 1] * shape[axis + 1]:
+            elif _neighbours(strides[axis], strides[axis + 1], shape[axis + 1]):
                 one = _one(a, b, shape[axis + 1])
                 if _divisions(one) < max(_divisions(a), _divisions(b)):
                     found.setdefault(name, (axis, shape[axis + 1]))
     return {name: merge for name, merge in found.items() if (name, merge[0]) not in kept}
+
+
+def _neighbours(outer: int | str, inner: int | str, extent: int) -> bool:
+    """Does one step of the outer axis lead behind the last element of the inner one?"""
+    return isinstance(inner, int) and outer == inner * extent
 
 
 def _one(a: Expr, b: Expr, extent: int) -> Expr:
@@ -87,7 +92,10 @@ def _merged(function: Function, merges: Mapping[str, tuple[int, int]]) -> Functi
         axis, extent = merges[old.name]
         shape = (*old.shape[:axis], old.shape[axis] * extent, *old.shape[axis + 2 :])
         strides = (*old.strides[:axis], *old.strides[axis + 1 :])
-        return with_(old, shape=shape, strides=strides)
+        extents = old.extents
+        if extents:  # no index into this axis is read from memory, so the most will do
+            extents = (*extents[:axis], shape[axis], *extents[axis + 2 :])
+        return with_(old, shape=shape, strides=strides, extents=extents)
 
     def index(name: str, old: Index) -> Index:
         if name not in merges:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
-from ...algo.tensor_expr.build import add, const, floordiv, mul, sub
+from ...algo.tensor_expr.build import add, const, floordiv, maximum, mul, sub
 from ...algo.tensor_expr.expr import Expr, Index
 from ...sched.loop.machine import Machine
 from ..ir import Buffer, For, Function, Stmt, block, substitute
@@ -42,6 +42,8 @@ def _vector(
     width = lanes(loop.body, buffers, machine)
     if most is not None and most <= LONGEST * width:
         return _from(loop, loop.lo, count)
+    if (least := bounds(count, known)[0]) is None or least < 0:
+        count = maximum(count, const(0))  # what is left of an empty loop would be almost a strip
     chunk = STRIP * width
     var = f"{loop.var}.strip"
     full = floordiv(count, const(chunk))

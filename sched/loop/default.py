@@ -28,7 +28,10 @@ FROM_CACHE, FROM_MEMORY = 40e9, 12e9  # bytes a second and thread
 def default(
     op: Op, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int], machine: Machine
 ) -> Schedule:
-    """The default schedule of an operator at sizes, on a machine."""
+    """The default schedule of an operator at sizes, on a machine.
+
+    Dynamic sizes that are not among them stay symbols, and it is chosen for the most they can be.
+    """
     return build(op, dtypes, sizes, choose(op, dtypes, sizes, machine), machine)
 
 
@@ -36,7 +39,7 @@ def choose(
     op: Op, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int], machine: Machine
 ) -> Sketch:
     """The sketch of the default schedule."""
-    made = kernel(check(op), dtypes or {}, sizes)
+    made = kernel(check(op), dtypes or {}, {**op.maxima, **sizes})
     found = groups(made)
     joins = _joins(found, {t.name for t in made.tensors.values() if t.role == "temp"})
     return Sketch({g.name: _choose(g, joins.get(g.name), _lanes(made, g, machine), machine)

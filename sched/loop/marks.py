@@ -91,7 +91,8 @@ class Unroll(Mark):
     def fits(self, nest: Nest, loop: Loop) -> None:
         count = extent(nest, loop)
         if count is None:
-            if nest.kernel.sizes or not nest.kernel.checked.sizes:
+            checked, known = nest.kernel.checked, nest.kernel.sizes
+            if all(size in known or size in checked.op.maxima for size in checked.sizes):
                 raise ScheduleError(
                     f"{self.who}: loop {loop.name}{where(nest, loop)} has no constant extent; "
                     f"split it and unroll the inner loop"

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ...algo.dtypes import DType
+from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
+from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .compute import ComputeAt
 from .draft import Draft
@@ -69,7 +71,8 @@ def build(
 ) -> Schedule:
     """The schedule that a sketch stands for, every primitive legal at these sizes."""
     draft = Draft(op, dtypes, sizes)
-    found = groups(draft.kernel)
+    # Loops over dynamic sizes are laid out for the most that these can be.
+    found = groups(kernel(check(op), dtypes or {}, {**op.maxima, **sizes}))
     for group in found:
         choice = sketch.choices.get(group.name, Choice())
         if choice.join is None:

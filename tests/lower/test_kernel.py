@@ -517,7 +517,7 @@ def test_instances_that_are_missing_are_noticed(make):
 
 
 def test_nests_that_stay_incomplete_are_refused(make, monkeypatch):
-    monkeypatch.setattr("diptych.lower.kernel.complete", lambda nest, visits: False)
+    monkeypatch.setattr("diptych.lower.kernel.complete", lambda nest, visits, context: False)
     with pytest.raises(ScheduleError) as caught:
         lower(make.matmul(8, 48, 5), "mm")
     assert str(caught.value) == (
