@@ -17,9 +17,9 @@ from ..algo.tensor_expr.affine import to_isl
 from ..algo.tensor_expr.build import compare
 from ..algo.tensor_expr.expr import Call, Expr, Index, transform
 from ..sched.loop.nest import Nest, Stmt
+from ..sched.loop.regions import function_of
 from . import ir
 from .context import NOTHING, Context
-from .tree import function_of
 
 QUOTA = 1_000_000
 """Operations that the comparison of one statement may take; beyond, isl is believed."""
@@ -98,5 +98,5 @@ def determined(stmt: Stmt, context: Context = NOTHING) -> dict[Expr, Expr]:
         if n and value.is_single_valued():
             least = value.dim_min(0)
             if len(least.get_pieces()) == 1:
-                found[Index(dim)] = function_of(least, stmt.dims[:n])
+                found[Index(dim)] = function_of(least, stmt.dims[:n], Index)
     return found

@@ -10,7 +10,7 @@ local buffer that lies around loops over GPU threads becomes each thread's own l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..algo.errors import InternalError, UnsupportedError
 from ..algo.isl import raw
@@ -18,11 +18,11 @@ from ..algo.tensor_expr import build
 from ..algo.tensor_expr.affine import bounds, to_isl
 from ..algo.tensor_expr.expr import Access, Const, Expr, Index, substitute, walk
 from ..sched.loop.nest import Buffer, Nest, Stmt
-from ..sched.loop.storage import cells
+from ..sched.loop.regions import function_of
+from ..sched.loop.storage import cells, touching
 from ..sched.loop.tree import around_loop, loop_named
 from . import ir
 from .context import Context, Lengths
-from .tree import function_of
 
 Ranges = dict[str, tuple[int | None, int | None]]
 
@@ -35,13 +35,14 @@ class Window:
     """A buffer's storage. `origin[d]` is over `around`, the loops by name.
 
     `stored` is the loop IR buffer. `around` gives, for each loop that the origin may name, its
-    value for each statement.
+    value for each statement. `folds` are dimensions whose coordinates are kept modulo a number.
     """
 
     stored: ir.Buffer
     origin: tuple[Expr, ...]
     around: Mapping[str, Mapping[str, Expr]]
     layout: tuple[Expr, ...] | None
+    folds: Mapping[int, int] = field(default_factory=dict)
 
     def cell(self, stmt: Stmt, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The storage index of a tensor's coordinates, both over the dims of `stmt`."""
@@ -54,6 +55,10 @@ class Window:
             build.sub(at, substitute(origin, loops))
             for at, origin in zip(coordinates, self.origin, strict=True)
         )
+        relative = tuple(
+            build.mod(at, Const(self.folds[n])) if n in self.folds else at
+            for n, at in enumerate(relative)
+        )
         if self.layout is None:
             return relative
         names: dict[Expr, Expr] = {Index(f"d{n}"): at for n, at in enumerate(relative)}
@@ -63,15 +68,18 @@ class Window:
 def windows(
     nest: Nest, lengths: Lengths, strides: Mapping[str, tuple[int, ...]] | None = None
 ) -> dict[str, Window]:
-    """The storage of every buffer of a nest whose sizes are bound or in the context of `lengths`.
+    """The storage of every buffer that a nest uses, its sizes bound or in the context of
+    `lengths`.
 
     `strides` gives parameters that are not dense (in elements), by name. Call it inside a quota.
     """
+    users = touching(nest)
     return {
         name: _param(nest, buffer, lengths, (strides or {}).get(name))
         if buffer.scope == "param"
         else _window(nest, buffer, lengths)
         for name, buffer in nest.buffers.items()
+        if buffer.scope == "param" or users[name]
     }
 
 
@@ -117,6 +125,8 @@ def _window(nest: Nest, buffer: Buffer, lengths: Lengths) -> Window:
             origin, extent = _hull(touched, list(around))
             origins.append(origin)
             extents.append(extent)
+    folds = {dim: n for dim, n in buffer.fold if n < extents[dim]}
+    extents = [folds.get(dim, extent) for dim, extent in enumerate(extents)]
     for dim, multiple in enumerate(buffer.pad):
         extents[dim] = -(-extents[dim] // multiple) * multiple
     stored_shape = tuple(extents)
@@ -128,7 +138,7 @@ def _window(nest: Nest, buffer: Buffer, lengths: Lengths) -> Window:
     stored = ir.Buffer(
         buffer.name, buffer.dtype, stored_shape, strides, buffer.scope, align, stream=buffer.stream
     )
-    return Window(stored, tuple(origins), around, buffer.layout)
+    return Window(stored, tuple(origins), around, buffer.layout, folds)
 
 
 def _axis(buffer: Buffer, axis: Expr, known: Ranges) -> int:
@@ -186,4 +196,4 @@ def _hull(touched: raw.Map, loops: list[str]) -> tuple[Expr, int]:
         if best is None or extent < best[0]:
             best = (extent, origin)
     assert best is not None  # the constant is below everything
-    return function_of(best[1], loops), best[0]
+    return function_of(best[1], loops, Index), best[0]

@@ -6,13 +6,13 @@ extension nodes. The mark keeps the place of a loop that turns out to have one i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ..algo import isl
 from ..algo.errors import InternalError
 from ..algo.isl import raw
-from ..algo.tensor_expr.affine import from_isl, to_isl
-from ..algo.tensor_expr.expr import Expr, Index, substitute
+from ..algo.tensor_expr.affine import to_isl
+from ..algo.tensor_expr.expr import Expr, substitute
 from ..sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .context import NOTHING, Context
 
@@ -78,13 +78,3 @@ def _plant(
             for n, part in enumerate(parts):
                 node = _plant(node.child(n).child(0), part, nest, known, prefix).ancestor(2)
             return node
-
-
-def function_of(value: raw.PwAff, names: Sequence[str]) -> Expr:
-    """isl's quasi-affine function of inputs called `names` as an expression."""
-    inputs = raw.dim_type.in_
-    for n, name in enumerate(names):
-        value = value.set_dim_id(inputs, n, raw.Id(isl.ident(name)))
-    flat = value.move_dims(raw.dim_type.param, 0, inputs, 0, len(names))
-    build = raw.AstBuild.from_context(isl.parse_set("{ : }"))
-    return from_isl(build.expr_from_pw_aff(flat.project_domain_on_params()), Index)

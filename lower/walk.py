@@ -41,7 +41,7 @@ def walk(
     named = {loop.name: loop for loop in loops(nest.tree)}
     homes: dict[str | None, list[ir.Buffer]] = {}
     for name, buffer in nest.buffers.items():
-        if buffer.scope != "param":
+        if buffer.scope != "param" and name in windows:
             homes.setdefault(buffer.at, []).append(windows[name].stored)
     atomic = frozenset(name for name, stmt in nest.stmts.items() if meets(nest, stmt))
     stored = {name: window.stored for name, window in windows.items()}

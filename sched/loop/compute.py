@@ -1,25 +1,25 @@
-"""`compute_at` and `compute_with`: a stage computed where its values are needed."""
+"""`compute_at`: a stage computed where its values are needed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.expr import Expr, Index, substitute
 from .carried import check_dependence
 from .copies import own_dims
 from .dependences import dependences
+from .moments import Tie
 from .names import find_loop, index_of, suggest_from
-from .nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves, loops
+from .nest import Loop, Nest, Seq, Stmt, Tree, leaves, loops
+from .placing import Placed, needed, once, runs_once
 from .primitive import Primitive
-from .regions import region
 from .relations import from_data
-from .storage import cells, family, reads
-from .tree import around_loop, edit, remove, seq, steps_to, with_tree
-from .validate import check_change, check_storage
+from .storage import family, reads
+from .tree import around_loop, edit, remove, seq
+from .validate import check_storage
 from .witness import at
 
 
@@ -33,6 +33,11 @@ class ComputeAt(Primitive):
     All stages of the tensor move (init, update and final), with the loops they have. isl computes
     the region; elements that several iterations need are computed again in each. The tensor then
     lives under the loop. Value flow is checked.
+
+    A tensor that is returned, and a recurrence, whose elements need each other, are computed once:
+    each element in the first iteration that needs it. They stay stored as a whole. So is a single
+    stage of a reduction: `C.init` runs in the first iteration that updates an element, `C.final`
+    right after the last one; and an equation that reads what the loop gives, if it is returned.
     """
 
     called: ClassVar[str] = "compute_at"
@@ -43,50 +48,55 @@ class ComputeAt(Primitive):
         return (self.stage, self.loop), {}
 
     def legal(self, nest: Nest) -> None:
-        group = self._group(nest)
-        tensor = nest.buffers[self.stage].tensor
         loop = find_loop(nest, self.loop, self.who)
-        if nest.kernel.tensors[tensor].role != "temp":
-            raise ScheduleError(
-                f"{self.who}: {tensor} is returned, so all of it is needed, not what one iteration "
-                f"of {loop.name} reads"
-            )
-        names = {stmt.name for stmt in group}
-        if set(leaves(loop)) & names:
-            raise ScheduleError(f"{self.who}: {tensor} is computed under loop {loop.name} already")
+        group = self._group(nest)
         for stmt in group:
-            if any(map(from_data, stmt.lhs)):
+            if stmt.name in loop.values:
                 raise ScheduleError(
-                    f"{self.who}: elements of {tensor} are chosen by data when it is written"
+                    f"{self.who}: {self.stage} is computed under loop {loop.name} already"
+                )
+            if any(map(from_data, stmt.lhs)) and not self._is_single(nest, loop):
+                raise ScheduleError(
+                    f"{self.who}: elements of {self.stage} are chosen by data when it is written"
                     f"{at(stmt)}; which of them are needed is not known"
                 )
-            if any(r.tensor == stmt.buffer and r.indices != stmt.lhs for r in reads(stmt)):
-                raise ScheduleError(
-                    f"{self.who}: {tensor} is a recurrence{at(stmt)}, whose elements need each "
-                    "other; it is computed as a whole"
-                )
-        own = {stmt.buffer for stmt in group}
-        users = [s for s in nest.stmts.values() if s.name not in names and _reads_any(s, own)]
-        inside = set(leaves(loop))
-        if not any(user.name in inside for user in users):
+        if not self._is_single(nest, loop):
+            self._check_users(nest, group, loop)
+        check_moved(self.after(nest), {stmt.name for stmt in group}, self.who)
+
+    def _check_users(self, nest: Nest, group: Sequence[Stmt], loop: Loop) -> None:
+        users = users_of(nest, group)
+        if not any(user.name in loop.values for user in users):
+            readers = ", ".join(user.name for user in users)
             raise ScheduleError(
-                f"{self.who}: nothing under loop {loop.name} reads {tensor}; it is read by "
-                f"{', '.join(user.name for user in users)}"
+                f"{self.who}: nothing under loop {loop.name} reads {self.stage}; "
+                + (f"it is read by {readers}" if users else "nothing else reads it")
             )
-        outside = next((user for user in users if user.name not in inside), None)
-        if outside is not None:
+        outside = next((user for user in users if user.name not in loop.values), None)
+        if outside is not None and not self._whole(nest, group):
             raise ScheduleError(
-                f"{self.who}: {outside.name}{at(outside)} also reads {tensor}, outside loop "
+                f"{self.who}: {outside.name}{at(outside)} also reads {self.stage}, outside loop "
                 f"{loop.name}; compute it there first, or choose a loop around both"
             )
-        after = self.after(nest)
-        for dep in dependences(nest.kernel.stages):
-            if names & {dep.src, dep.dst}:
-                check_dependence(after, dep, self.who)
-        check_storage(after, self.who)
+
+    def _whole(self, nest: Nest, group: Sequence[Stmt]) -> bool:
+        """Must every element be computed, and only once?"""
+        returned = nest.kernel.tensors[nest.buffers[self.stage].tensor].role == "output"
+        return returned or any(map(is_recurrence, group))
+
+    def _is_single(self, nest: Nest, loop: Loop) -> bool:
+        """Is it one stage of several, or one that the loop's iterations lead to?"""
+        if self.stage not in nest.buffers:
+            return True
+        group = self._group(nest)
+        if len(group) > 1 or not self._whole(nest, group):
+            return False
+        return not any(user.name in loop.values for user in users_of(nest, group))
 
     def _group(self, nest: Nest) -> list[Stmt]:
         """The statements that compute the tensor and its accumulator, in program order."""
+        if self.stage not in nest.buffers and self.stage in nest.stmts:
+            return [nest.stmts[self.stage]]
         if self.stage not in nest.buffers:
             known = sorted({b.tensor for b in nest.buffers.values() if b.scope != "param"})
             raise ScheduleError(
@@ -106,180 +116,102 @@ class ComputeAt(Primitive):
         around = [*around_loop(nest.tree, loop.name), loop]
         used = {dim for stmt in group for dim in stmt.dims}
         used |= {f"d{n}" for stmt in group for n in range(len(stmt.lhs))}
-        outer = own_dims(around, used)
-        # Where a loop is around a statement already, its value there stays; else it repeats it.
-        levels = []
-        for item in around:
-            new = [stmt.name for stmt in group if stmt.name not in item.values]
-            repeated = dict.fromkeys(new, Index(outer[item.name]))
-            levels.append(replace(item, values={**item.values, **repeated}))
-        stmts = dict(nest.stmts)
-        for stmt in self._needed(nest, group, levels, outer):
-            stmts[stmt.name] = stmt
-        moved = _only(nest.tree, names)
-        rest = remove(nest.tree, names)
-        assert moved is not None and rest is not None
-        moved = self._apart(moved, rest, outer)
+        dims = own_dims(around, used)
+        if self._is_single(nest, loop):
+            return self._beside(nest, group[0], around)
+        whole = self._whole(nest, group)
+        kept = {item.name for item in around} if whole else set()
+        placed = needed(nest, group, around, dims, kept, self.who, whole=whole)
         own = {stmt.buffer for stmt in group}
+        nest = moved(nest, placed, self.stage, lambda stmt: reads_any(stmt, own))
+        if whole:
+            return nest
+        buffer = replace(nest.buffers[self.stage], at=loop.name, pinned=True)
+        return replace(nest, buffers={**nest.buffers, self.stage: buffer})
 
-        def enter(item: Loop, values: Mapping[str, Expr]) -> Tree:
-            body = item.body
-            if item.name == loop.name:
-                body = _inserted(body, moved, lambda name: _reads_any(nest.stmts[name], own))
-            return replace(item, values=values, body=body)
-
-        tree = edit(rest, {level.name: partial(enter, values=level.values) for level in levels})
-        buffers = {
-            name: replace(buffer, at=loop.name, pinned=True) if name == self.stage else buffer
-            for name, buffer in nest.buffers.items()
-        }
-        return replace(nest, stmts=stmts, tree=tree, buffers=buffers)
-
-    def _apart(self, moved: Tree, rest: Tree, around: Collection[str]) -> Tree:
-        """The moved part without the loops that are around its new place, shared ones renamed."""
-        taken = {item.name for item in loops(rest)}
-        names = {item.name for item in loops(moved)}
-
-        def change(item: Loop) -> Tree:
-            if item.name in around:
-                return item.body
-            if item.name not in taken:
-                return item
-            name = f"{self.stage}.{index_of(item.name)}"
-            while name in taken | names:
-                name += "_"
-            names.add(name)
-            return replace(item, name=name)
-
-        return edit(moved, dict.fromkeys(names, change))
-
-    def _needed(
-        self, nest: Nest, group: list[Stmt], levels: list[Loop], outer: dict[str, str]
-    ) -> Iterator[Stmt]:
-        """The statements again, for the elements that one iteration of the loop needs.
-
-        Backwards: what is needed of the accumulator follows from what the final stage computes.
-        """
-        repeated = tuple(outer[level.name] for level in levels)
-        users = [nest.stmts[name] for name in leaves(levels[-1])]
-        needed: dict[str, tuple[Expr, ...]] = {}
-        for stmt in reversed(group):
-            coordinates = tuple(f"d{n}" for n in range(len(stmt.lhs)))
-            if stmt.buffer not in needed:
-                touched = [(s, cell) for s in users for cell in cells(s, stmt.buffer)]
-                tensor = nest.buffers[stmt.buffer].tensor
-                names = (repeated, coordinates)
-                needed[stmt.buffer] = region(
-                    nest, tensor, touched, levels, names, self.who
-                ).conditions
-            cell: dict[Expr, Expr] = {
-                Index(d): e for d, e in zip(coordinates, stmt.lhs, strict=True)
-            }
-            values: dict[Expr, Expr] = {
-                Index(outer[level.name]): level.values[stmt.name] for level in levels
-            }
-            extra = tuple(substitute(c, {**values, **cell}) for c in needed[stmt.buffer])
-            dims = tuple(dim for dim in repeated if values[Index(dim)] is Index(dim))
-            made = replace(stmt, dims=(*dims, *stmt.dims), domain=(*stmt.domain, *extra))
-            users.append(made)
-            yield made
+    def _beside(self, nest: Nest, stmt: Stmt, around: Sequence[Loop]) -> Nest:
+        """Before the first of the iterations that use the stage, or after those that it uses."""
+        inside, later, earlier = around[-1].values, {}, {}
+        for dep in dependences(nest.kernel.stages):
+            if dep.src == stmt.name and dep.dst in inside:
+                later[Tie(dep.written, nest.stmts[dep.dst], dep.touched)] = None
+            if dep.dst == stmt.name and dep.src in inside:
+                earlier[Tie(dep.touched, nest.stmts[dep.src], dep.written)] = None
+        ties = list(later or earlier)
+        if not ties:
+            raise ScheduleError(
+                f"{self.who}: nothing under loop {around[-1].name} gives what {stmt.name} reads, "
+                "or reads what it gives"
+            )
+        placed = once(nest, stmt, ties, around, self.who, last=not later)
+        partners = {tie.other for tie in ties}
+        return moved(nest, placed, self.stage, partners.__contains__, after=not later)
 
 
-def _reads_any(stmt: Stmt, buffers: set[str]) -> bool:
+def users_of(nest: Nest, group: Sequence[Stmt]) -> list[Stmt]:
+    """The other statements that read what a group computes."""
+    own, names = {stmt.buffer for stmt in group}, {stmt.name for stmt in group}
+    return [s for s in nest.stmts.values() if s.name not in names and reads_any(s, own)]
+
+
+def reads_any(stmt: Stmt, buffers: Collection[str]) -> bool:
     return any(read.tensor in buffers for read in reads(stmt))
 
 
-def _only(tree: Tree, names: set[str]) -> Tree | None:
-    """The tree of some statements alone."""
-    return remove(tree, set(leaves(tree)) - names)
+def is_recurrence(stmt: Stmt) -> bool:
+    return any(r.tensor == stmt.buffer and r.indices != stmt.lhs for r in reads(stmt))
 
 
-def _inserted(body: Tree, moved: Tree, uses: Any) -> Tree:
-    """The moved part right before the first part of the body that uses it."""
-    parts = list(body.parts) if isinstance(body, Seq) else [body]
-    first = next(n for n, part in enumerate(parts) if any(uses(name) for name in leaves(part)))
-    return seq([*parts[:first], moved, *parts[first:]])
+def check_moved(nest: Nest, names: Collection[str], who: str) -> None:
+    """Raises unless statements that have moved run at the right time, and values are found."""
+    for dep in dependences(nest.kernel.stages):
+        if dep.src in names or dep.dst in names:
+            check_dependence(nest, dep, who)
+    check_storage(nest, who)
 
 
-@dataclass(frozen=True)
-class ComputeWith(Primitive):
-    """Joins the outer loops of two neighbouring nests, down to a loop.
+def moved(
+    nest: Nest, placed: Placed, stage: str, beside: Callable[[Stmt], bool], *, after: bool = False
+) -> Nest:
+    """The nest with statements at their place: right before the first part of the body of the
+    last loop around that has a statement `beside` them, or right `after` the last such part."""
+    names = set(placed.stmts)
+    alone = remove(nest.tree, set(leaves(nest.tree)) - names)
+    rest = remove(nest.tree, names)
+    assert alone is not None and rest is not None
+    alone = _apart(alone, rest, placed.around, stage)
 
-        for y: for x: F(y,x)
-        for y: for x: G(y,x)   ==>   for y: { for x: F(y,x); for x: G(y,x) }
+    def enter(item: Loop, level: Loop) -> Tree:
+        body = item.body
+        if level is placed.around[-1]:
+            parts = list(body.parts) if isinstance(body, Seq) else [body]
+            found = [
+                n
+                for n, part in enumerate(parts)
+                if any(beside(nest.stmts[s]) for s in leaves(part))
+            ]
+            cut = found[-1] + 1 if after else found[0]
+            body = seq([*parts[:cut], alone, *parts[cut:]])
+        return replace(level, body=body)
 
-    Both nests must have loops of these names (`y`, then `x`) from the outside. Dependences are
-    checked; nothing is recomputed.
-    """
-
-    called: ClassVar[str] = "compute_with"
-    stage: str
-    other: str
-    loop: str
-
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.stage, self.other, self.loop), {}
-
-    def legal(self, nest: Nest) -> None:
-        self._parts(nest)
-        check_change(nest, self.after(nest), self.who)
-
-    def _parts(self, nest: Nest) -> tuple[Seq, int]:
-        """The sequence in which the nests are neighbours, and the first one's position."""
-        ways = [self._way(nest, stage) for stage in (self.stage, self.other)]
-        for (node, m), (other, n) in zip(*ways, strict=False):
-            if node is other and m == n:
-                continue
-            if node is other and isinstance(node, Seq) and n == m + 1:
-                _zipped(node.parts[m], node.parts[n], self.loop, self.who)
-                return node, m
-            break
-        raise ScheduleError(
-            f"{self.who}: the nests of {self.stage} and {self.other} do not follow each other "
-            "directly, in this order"
-        )
-
-    def _way(self, nest: Nest, stage: str) -> list[tuple[Loop | Seq, int]]:
-        names = [s.name for s in nest.stmts.values() if stage in (s.buffer, s.instance[0])]
-        way = steps_to(nest.tree, lambda node: isinstance(node, Leaf) and node.stmt in names)
-        if not names or way is None:
-            known = sorted({s.buffer for s in nest.stmts.values()})
-            raise ScheduleError(
-                f"{self.who}: there is no stage {stage}{suggest_from(stage, known)}"
-            )
-        return way
-
-    def apply(self, nest: Nest) -> Nest:
-        node, m = self._parts(nest)
-        joined = _zipped(node.parts[m], node.parts[m + 1], self.loop, self.who)
-        new = seq([*node.parts[:m], joined, *node.parts[m + 2 :]])
-        return with_tree(nest, _replaced(nest.tree, node, new))
+    tree = edit(rest, {level.name: partial(enter, level=level) for level in placed.around})
+    return replace(nest, stmts={**nest.stmts, **placed.stmts}, tree=tree)
 
 
-def _zipped(a: Tree, b: Tree, last: str, who: str) -> Tree:
-    """Two nests with their outer loops joined, down to the loop `last`."""
-    if not (isinstance(a, Loop) and isinstance(b, Loop)) or index_of(a.name) != index_of(b.name):
-        names = [f"loop {t.name}" if isinstance(t, Loop) else "a statement" for t in (a, b)]
-        raise ScheduleError(
-            f"{who}: {names[0]} and {names[1]} do not match; loops of one name are joined, from "
-            f"the outside down to {last}"
-        )
-    if a.kind != b.kind:
-        raise ScheduleError(f"{who}: loop {a.name} is {a.kind} and loop {b.name} is {b.kind}")
-    if index_of(a.name) == index_of(last):
-        body = seq([a.body, b.body])
-    else:
-        body = _zipped(a.body, b.body, last, who)
-    extent = a.extent if a.extent == b.extent else None
-    return replace(b, values={**a.values, **b.values}, body=body, extent=extent)
+def _apart(alone: Tree, rest: Tree, around: Sequence[Loop], stage: str) -> Tree:
+    """The moved part without loops that a loop around it already is, shared ones renamed."""
+    taken = {item.name for item in loops(rest)}
+    names = {item.name for item in loops(alone)}
 
+    def change(item: Loop) -> Tree:
+        if any(item.name == level.name for level in around) or runs_once(item, around):
+            return item.body
+        if item.name not in taken:
+            return item
+        name = f"{stage}.{index_of(item.name)}"
+        while name in taken | names:
+            name += "_"
+        names.add(name)
+        return replace(item, name=name)
 
-def _replaced(tree: Tree, old: Tree, new: Tree) -> Tree:
-    if tree is old:
-        return new
-    match tree:
-        case Seq(parts):
-            return seq([_replaced(part, old, new) for part in parts])
-        case Loop() as loop:
-            return replace(loop, body=_replaced(loop.body, old, new))
-    return tree
+    return edit(alone, dict.fromkeys(names, change))

@@ -36,6 +36,12 @@ def spans(nest: Nest, loop: Loop) -> tuple[int, int] | None:
     return (min(low), max(high)) if low else EMPTY
 
 
+def stays_within(stmt: Stmt, value: Expr, extent: int) -> bool:
+    """Does a value stay in 0:extent over the statement's domain?"""
+    span = EMPTY if isinstance(value, Const) and value.value == 0 else _by_isl(stmt, value)
+    return span is not None and (span == EMPTY or 0 <= span[0] <= span[1] < extent)
+
+
 def _quick(stmt: Stmt, dim: str) -> tuple[int, int] | None:
     """Constant bounds of a dim that stand in the domain as they are, and nothing else bounds."""
     low: list[int] = []

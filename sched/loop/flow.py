@@ -9,7 +9,7 @@ GPU of the same block (`blocks`). Then the piece holds the newest value, by indu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...algo import isl
@@ -22,7 +22,7 @@ from .blocks import dividing, position
 from .last_write import QUOTA, Event, Question, first, last_writes, lost, stale, union
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
 from .order import same_iteration
-from .relations import from_data, sizes_in, symbols
+from .relations import from_data, positive, sizes_in, symbols
 from .storage import in_coordinates, reads
 from .tree import around_loop, loop_named
 from .witness import at, element, instance
@@ -67,7 +67,7 @@ def _check_tensor(nest: Nest, tensor: str, axes: Axes, who: str) -> None:
             "so its values cannot be followed; keep it in one place"
         )
     role = nest.kernel.tensors[tensor].role
-    for reader in _readers(nest, own):
+    for reader in readers(nest, own):
         if not (role == "input" and reader.buffer == tensor):
             sources = _sources(nest, writers, reader.buffer)
             _check_reader(nest, reader, sources, axes.get(reader.buffer, ()), who)
@@ -75,7 +75,7 @@ def _check_tensor(nest: Nest, tensor: str, axes: Axes, who: str) -> None:
         _check_end(nest, tensor, _sources(nest, writers, tensor), who)
 
 
-def _readers(nest: Nest, own: set[str]) -> Iterator[Role]:
+def readers(nest: Nest, own: set[str]) -> Iterator[Role]:
     for stmt in nest.stmts.values():
         for read in reads(stmt):
             if read.tensor in own:
@@ -122,16 +122,17 @@ def _check_reader(
 
 
 def _question(nest: Nest, reader: Role, sources: list[Role]) -> Question:
-    times = _times(nest.tree, [*sources, reader])
+    when = times(nest.tree, [*sources, reader])
     shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
-    reads = _reading(_event(reader, times), shape)
-    writes = tuple(_event(source, times) for source in sources)
+    reads = _reading(_event(reader, when), shape)
+    writes = tuple(_event(source, when) for source in sources)
+    sizes = _sizes((reads, *writes))
     return Question(
-        reads,
+        replace(reads, domain=(*reads.domain, *positive(sizes))),
         writes,
         frozenset(n for n, source in enumerate(sources) if source.buffer == reader.buffer),
         tuple(_together(nest, reader, source) for source in sources),
-        _sizes((reads, *writes)),
+        sizes,
     )
 
 
@@ -162,16 +163,17 @@ def _reading(event: Event, shape: Sequence[Expr]) -> Event:
 
 def _check_end(nest: Nest, tensor: str, sources: list[Role], who: str) -> None:
     """Raises unless the caller's array holds the last value of every element in the end."""
-    times = _times(nest.tree, sources)
+    when = times(nest.tree, sources)
     rank = nest.buffers[tensor].rank
     cell = tuple(f"d{n}" for n in range(rank))
-    last = (const(1), *[const(0)] * (max(map(len, times.values())) - 1))
-    events = [_event(source, times) for source in sources]
+    last = (const(1), *[const(0)] * (max(map(len, when.values())) - 1))
+    events = [_event(source, when) for source in sources]
     there = frozenset(n for n, source in enumerate(sources) if source.buffer == tensor)
     true = frozenset(n for n, source in enumerate(sources) if not is_copy(nest, source.stmt))
-    reader = Event(END, cell, (), tuple(map(Index, cell)), last)
+    sizes = _sizes(events)
+    reader = Event(END, cell, tuple(positive(sizes)), tuple(map(Index, cell)), last)
     try:
-        point = lost(reader, tuple(events), there, true, _sizes(events))
+        point = lost(reader, tuple(events), there, true, sizes)
     except isl.Exhausted:
         raise ScheduleError(
             f"{who}: could not prove that {tensor} holds its last values in the end; "
@@ -248,13 +250,17 @@ def _follows(loop: Loop, roles: Sequence[Role]) -> bool:
     return None not in seen and len(seen) <= 1
 
 
-def _times(tree: Tree, roles: Sequence[Role]) -> dict[Role, tuple[Expr, ...]]:
+def times(
+    tree: Tree, roles: Sequence[Role], decided: Callable[[Loop], bool] | None = None
+) -> dict[Role, tuple[Expr, ...]]:
     """When each role runs: 0, then positions in sequences and values of loops, outermost first.
 
     Last comes 0 for reads and 1 for writes: within an instance all reads come first. Loops that
-    decide nothing are left out.
+    decide nothing are left out; for instances that meet in a cell those are the loops whose
+    values follow from it, for others the caller says which are `decided`.
     """
     named = {role.stmt.name for role in roles}
+    decided = decided or (lambda loop: _follows(loop, roles))
     times: dict[Role, list[Expr]] = {role: [const(0)] for role in roles}
 
     def walk(part: Tree) -> None:
@@ -268,7 +274,7 @@ def _times(tree: Tree, roles: Sequence[Role]) -> dict[Role, tuple[Expr, ...]]:
                 if below[n]:
                     walk(item)
         elif isinstance(part, Loop):
-            if not _follows(part, roles):
+            if not decided(part):
                 for role in roles:
                     if role.stmt.name in part.values:
                         times[role].append(part.values[role.stmt.name])

@@ -12,6 +12,7 @@ from .extent import spans
 from .names import find_loop, fresh, index_of, prefix
 from .nest import Loop, Nest, Tree
 from .primitive import Primitive
+from .storage import rehomed
 from .tree import edit, with_tree
 
 UNKNOWN = 1 << 20
@@ -76,4 +77,5 @@ class Fuse(Primitive):
             extent = loop.extent * count if known and loop.extent else None
             return Loop(self._name(outer), values, inner.body, "serial", extent)
 
-        return with_tree(nest, edit(nest.tree, {outer.name: join}))
+        homes = dict.fromkeys((outer.name, inner.name), self._name(outer))
+        return rehomed(with_tree(nest, edit(nest.tree, {outer.name: join})), homes)

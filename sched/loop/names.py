@@ -13,7 +13,7 @@ import difflib
 from ...algo.errors import ScheduleError
 from .nest import Loop, Nest, leaves, loops
 
-PARTS = ("init", "update", "final", "load", "store", "rf")
+PARTS = ("init", "update", "final", "load", "store", "acc", "rf")
 """Stages of one accumulation: copies of a loop under these are copies of one loop."""
 
 

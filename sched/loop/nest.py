@@ -51,6 +51,7 @@ class Buffer:
     local. `layout` gives the storage axes as expressions over the coordinates d0, d1, ...
     relative to the window's origin (None: the coordinates themselves); d1//8 and d1%8 pack panels.
     `pinned`: a primitive chose `at`, and value flow is checked; else `at` follows the accesses.
+    `fold` keeps coordinates that are equal modulo n in one place: (dimension, n), ...
     A register or local buffer is private to a GPU thread: its window fixes the thread loops too.
     `pad` gives for each dimension a number of which the extent stored is a multiple, `align` the
     least alignment in bytes; stores to a `stream` buffer go past the caches.
@@ -67,6 +68,7 @@ class Buffer:
     pad: tuple[int, ...] = ()
     align: int = 1
     stream: bool = False
+    fold: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ dimension of the tensor. It becomes the domain of statements that copy or recomp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...algo import isl
@@ -18,14 +18,17 @@ from ...algo.tensor_expr.domains import within
 from ...algo.tensor_expr.expr import Call, Const, Expr, Index, Range, Size, sizes_of
 from ...algo.tensor_expr.points import points
 from .nest import Loop, Nest, Stmt
-from .relations import from_data, symbols
+from .relations import from_data, positive, symbols
 
 Cell = tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Region:
-    """`conditions` over `outer` (one name a loop) and `coordinates`; `exact` if none is extra."""
+    """`conditions` over `outer` (one name a loop) and `coordinates`.
+
+    `exact` if they hold for no other elements, at sizes of at least 1.
+    """
 
     outer: tuple[str, ...]
     coordinates: tuple[str, ...]
@@ -60,13 +63,14 @@ def region(
             assert total is not None
             for stmt, cell in without:
                 total = total.subtract(_touched(stmt, cell, around, names, shape, sizes))
-            total = total.coalesce()
-            hull = total if _is_plain(total) else raw.Set.from_basic_set(total.simple_hull())
-            if not _is_plain(hull):
-                hull = hull.remove_divs()
-            inside = _inside(names, shape, sizes)
-            found = hull.intersect(inside).coalesce()
-            exact = found.is_equal(total)
+            inside, usual = (
+                _inside(names, shape, sizes),
+                points((), positive(sizes), sizes).params(),
+            )
+            found, exact = _hull(total.coalesce(), inside)
+            if not exact:
+                found, exact = _hull(total.intersect_params(usual).coalesce(), inside)
+                found = found.gist_params(usual)
             conditions = _conditions(found, [*outer, *coordinates])
     except isl.Exhausted:
         raise ScheduleError(
@@ -74,6 +78,15 @@ def region(
             "a loop further in or out may help"
         ) from None
     return Region(outer, coordinates, conditions, exact)
+
+
+def _hull(found: raw.Set, inside: raw.Set) -> tuple[raw.Set, bool]:
+    """A convex set around the points within the tensor, and whether it has no others."""
+    hull = found if _is_plain(found) else raw.Set.from_basic_set(found.simple_hull())
+    if not _is_plain(hull):
+        hull = hull.remove_divs()
+    hull = hull.intersect(inside).coalesce()
+    return hull, hull.is_equal(found)
 
 
 def _touched(
@@ -117,6 +130,21 @@ def _inside(
     outer, coordinates = names
     ranges = [Range(dim, const(0), size) for dim, size in zip(coordinates, shape, strict=True)]
     return points([*outer, *coordinates], within(ranges), sizes)
+
+
+def function_of(
+    value: raw.PwAff, names: Sequence[str], other: Callable[[str], Expr] = Size
+) -> Expr:
+    """isl's quasi-affine function of inputs called `names`, and of others, as an expression."""
+    inputs = raw.dim_type.in_
+    for n, name in enumerate(names):
+        value = value.set_dim_id(inputs, n, raw.Id(isl.ident(name)))
+    known = set(names)
+    flat = value.move_dims(
+        raw.dim_type.param, value.dim(raw.dim_type.param), inputs, 0, len(names)
+    ).project_domain_on_params()
+    ast = raw.AstBuild.from_context(isl.parse_set("{ : }")).expr_from_pw_aff(flat)
+    return from_isl(ast, lambda name: Index(name) if name in known else other(name))
 
 
 def _is_plain(found: raw.Set) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ...algo import isl
-from ...algo.tensor_expr.build import any_of, compare
-from ...algo.tensor_expr.expr import Access, Expr, Index, sizes_of, substitute, walk
+from ...algo.tensor_expr.build import any_of, compare, const
+from ...algo.tensor_expr.expr import Access, Expr, Index, Size, sizes_of, substitute, walk
 from ...algo.tensor_expr.points import points
 from .nest import Stmt
 
@@ -60,6 +60,11 @@ def sizes_in(exprs: Iterable[Expr]) -> list[str]:
 @lru_cache(maxsize=1 << 14)
 def _sizes_in(expr: Expr) -> tuple[str, ...]:
     return tuple(sizes_of([expr]))
+
+
+def positive(sizes: Iterable[str]) -> list[Expr]:
+    """Sizes that are symbols are at least 1; one that is 0 is given, and checked as it is."""
+    return [compare("ge", Size(size), const(1)) for size in sizes]
 
 
 def pairs(a: Stmt, b: Stmt, conditions: Iterable[Expr], sizes: Sequence[str]) -> isl.raw.Set:

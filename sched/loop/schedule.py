@@ -13,7 +13,8 @@ from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
 from .atomic import Atomic
-from .compute import ComputeAt, ComputeWith
+from .compute import ComputeAt
+from .compute_with import ComputeWith
 from .fuse import Fuse
 from .initial import initial
 from .inline import Inline
@@ -28,6 +29,7 @@ from .rfactor import Rfactor
 from .show import html, show
 from .split import Split, Tile
 from .stage import Stage
+from .store_at import StoreAt
 from .validate import validate
 from .values import Reverse, Shift, Skew
 
@@ -142,6 +144,12 @@ class Schedule:
     def compute_at(self, stage: str, loop: str) -> Schedule:
         """Computes what an iteration needs of a temporary just there. See `ComputeAt`."""
         return self.then(ComputeAt(stage, loop))
+
+    def store_at(
+        self, stage: str, loop: str | None = None, fold: Mapping[str, int] | None = None
+    ) -> Schedule:
+        """Keeps a stage's values over the iterations of loops inside `loop`. See `StoreAt`."""
+        return self.then(StoreAt(stage, loop, fold))
 
     def compute_with(self, stage: str, other: str, loop: str) -> Schedule:
         """Joins the outer loops of two neighbouring nests. See `ComputeWith`."""
@@ -305,6 +313,7 @@ PRIMITIVES = {
         Bind,
         Stage,
         ComputeAt,
+        StoreAt,
         ComputeWith,
         Inline,
         Rfactor,

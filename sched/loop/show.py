@@ -5,7 +5,7 @@ from __future__ import annotations
 import html as markup
 
 from ...algo.tensor_expr.affine import normalize
-from ...algo.tensor_expr.expr import Expr, indices_of
+from ...algo.tensor_expr.expr import Expr, Index, indices_of
 from ...algo.tensor_expr.printer import print_expr
 from ...algo.tensor_expr.reducers import REDUCERS
 from .fuse import UNKNOWN
@@ -49,8 +49,12 @@ def _loop(loop: Loop) -> str:
     count = f" in 0:{loop.extent}" if loop.extent is not None else ""
     tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
     first, *others = dict.fromkeys(loop.values.values())
-    # Statements that are shifted against each other say so; copies have dims of their own.
-    shifted = [value for value in others if indices_of(value) == indices_of(first)]
+    # Statements at other iterations say so; a bare dim of another only says that it is repeated.
+    shifted = [
+        value
+        for value in others
+        if not isinstance(value, Index) or indices_of(value) == indices_of(first)
+    ]
     shown = list(dict.fromkeys(map(_value, [first, *shifted])))
     is_plain = shown == [loop.name.rpartition(".")[2]]
     values = "" if is_plain else f" = {' and '.join(shown)}"
@@ -72,7 +76,9 @@ def _buffer(buffer: Buffer) -> str:
     if buffer.align > 1:
         layout += f" aligned to {buffer.align}"
     of = "" if buffer.tensor == buffer.name else f" of {buffer.tensor}"
-    return f"{buffer.name}: {buffer.dtype} {buffer.scope} buffer{of}{layout}"
+    folds = [f"d{dim} % {count}" for dim, count in buffer.fold]
+    folded = f" folded [{', '.join(folds)}]" if folds else ""
+    return f"{buffer.name}: {buffer.dtype} {buffer.scope} buffer{of}{layout}{folded}"
 
 
 def _stmt(nest: Nest, stmt: Stmt) -> str:

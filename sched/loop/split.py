@@ -11,6 +11,7 @@ from .arguments import NewName, Rule
 from .names import find_loops, fresh, index_of, prefix, where
 from .nest import Loop, Nest, Tree
 from .primitive import Primitive
+from .storage import rehomed
 from .tree import edit, with_tree
 
 TAILS = ("guard", "separate")
@@ -66,7 +67,8 @@ class Split(Primitive):
 
     def apply(self, nest: Nest) -> Nest:
         targets = {loop.name for loop in find_loops(nest, self.loop, self.who)}
-        return with_tree(nest, edit(nest.tree, dict.fromkeys(targets, self._cut)))
+        nest = with_tree(nest, edit(nest.tree, dict.fromkeys(targets, self._cut)))
+        return rehomed(nest, {name: prefix(name) + self.names[1] for name in targets})
 
     def _cut(self, loop: Loop) -> Tree:
         outer, inner = (prefix(loop.name) + name for name in self.names)

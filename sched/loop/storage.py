@@ -82,7 +82,9 @@ def place(nest: Nest) -> Nest:
         if buffer.scope != "param":
             stmts = users[name]
             around = common_loops([around_each[stmt] for stmt in stmts])
-            if not buffer.pinned:
+            if buffer.pinned:
+                around = _down_to(around, buffer.at)
+            else:
                 around = _private(nest, name, stmts, around)
             at = around[-1].name if around else None
             buffer = buffer if buffer.at == at else replace(buffer, at=at)
@@ -90,19 +92,45 @@ def place(nest: Nest) -> Nest:
     return replace(nest, buffers=buffers)
 
 
+def rehomed(nest: Nest, homes: Mapping[str, str]) -> Nest:
+    """The nest with buffers of loops that have become others under those: `yo` became `yoi`."""
+    buffers = {
+        name: replace(buffer, at=homes[buffer.at]) if buffer.at in homes else buffer
+        for name, buffer in nest.buffers.items()
+    }
+    return replace(nest, buffers=buffers)
+
+
+def _down_to(around: list[Loop], at: str | None) -> list[Loop]:
+    """The loops around down to the one where a primitive put a buffer, as far as it is there."""
+    if at is None:
+        return []
+    depth = next((n for n, loop in enumerate(around) if loop.name == at), len(around) - 1)
+    return around[: depth + 1]
+
+
 def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> list[Loop]:
-    """The outermost of the loops `around` whose iterations share no element of the buffer."""
+    """The outermost of the loops `around` whose iterations share no element of the buffer.
+
+    What is computed anew in every repetition is not shared by them; what copies bring back is.
+    """
+    computed = {stage.name for stage in nest.kernel.stages if stage.tensor == buffer}
+    anew = not computed.isdisjoint(stmts)
     for depth, loop in enumerate(around):
         seen: set[Expr] = set()
         for name in stmts:
             for cell in cells(nest.stmts[name], buffer):
                 value = in_coordinates(loop.values[name], cell, nest.stmts[name])
-                if value is None:
+                if value is None or not (anew or _of_coordinates(value)):
                     return around[:depth]
                 seen.add(value)
         if len(seen) > 1:
             return around[:depth]
     return around
+
+
+def _of_coordinates(value: Expr) -> bool:
+    return all(index.startswith("d") and index[1:].isdigit() for index in indices_of(value))
 
 
 def in_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | None:

@@ -8,6 +8,7 @@ from .blocks import check_shared, dividing
 from .carried import check_dependence, check_marks, check_order
 from .dependences import dependences
 from .flow import check_flow
+from .fold import check_folds
 from .nest import Nest
 
 
@@ -30,6 +31,7 @@ def check_storage(nest: Nest, who: str) -> None:
     check_shared(nest, who)
     pinned = [name for name, buffer in nest.buffers.items() if buffer.pinned]
     _check_values(nest, [*pinned, *dividing(nest)], who)
+    check_folds(nest, who)
 
 
 def check_blocks(nest: Nest, who: str) -> None:

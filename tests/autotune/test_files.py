@@ -14,7 +14,7 @@ from diptych.autotune.cli import diptych
 TEXT = "C[i,j] = sum(A[i,k] * B[k,j])"
 KNOWN = (
     "bind, compute_at, compute_with, fuse, inline, parallel, reorder, reverse, rfactor, shift, "
-    "skew, split, stage, tile, unroll, vectorize"
+    "skew, split, stage, store_at, tile, unroll, vectorize"
 )
 LOOPS = "C.io, C.ii, C.j, C.k"
 FINGERPRINT = dt.op(TEXT).fingerprint

@@ -27,6 +27,7 @@ HEAT = (
     "u[t,x] = where((t > 0) & (x > 0) & (x < X - 1), u[t-1,x-1] + u[t-1,x+1], f[x]) "
     "where t in 0:9, x in 0:X"
 )
+TILED = "C[i,j] = max(sum(A[i,k] * B[k,j]), 0)"
 NORM = "m[i] = max(x[i,j])\ny[i,j] = x[i,j] - m[i]"
 TRIO = "t[i] = x[i] * 2\nu[i] = t[i] + 1\ny[i] = t[i] + u[i]"
 
@@ -271,9 +272,8 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "place",
     ),
     "compute_at of an output": (
-        CHAIN, lambda s: s.compute_at("y", "t.i"),
-        "compute_at(y, t.i): y is returned, so all of it is needed, not what one iteration of t.i "
-        "reads",
+        NORM.replace("y[i,j] =", "y[i] = sum(") + ")", lambda s: s.compute_at("y", "m.i"),
+        "compute_at(y, m.i): nothing under loop m.i reads y; nothing else reads it",
     ),
     "compute_at of an input": (
         CHAIN, lambda s: s.compute_at("x", "t.i"),
@@ -302,16 +302,89 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "or choose a loop around both",
     ),
     "compute_at of a recurrence": (
-        "c[0] = x[0]\nc[i] = c[i-1] + x[i] where i in 1:I\ny[i] = c[i] * 2",
+        SCAN + "\ny[i] = c[I-1-i] * 2",
         lambda s: s.compute_at("c", "y.i"),
-        "compute_at(c, y.i): c is a recurrence (mm.py:10), whose elements need each other; it is "
-        "computed as a whole",
+        "compute_at(c, y.i): c.1[2] reads c[1] before c.1[1] writes it (mm.py:10)",
     ),
     "compute_at of a scatter": (
         HIST.replace("-> h:", "-> y:") + "\n    y[b] = h[b] * 2",
         lambda s: s.compute_at("h", "y.b"),
         "compute_at(h, y.b): elements of h are chosen by data when it is written (mm.py:11); which "
         "of them are needed is not known",
+    ),
+    "compute_at of a stage beside nothing": (
+        MATMUL + "\nD[i] = x[i]", lambda s: s.compute_at("C.init", "D.i"),
+        "compute_at(C.init, D.i): nothing under loop D.i gives what C.init reads, or reads what "
+        "it gives",
+    ),
+    "compute_at of an early final": (
+        TILED, lambda s: s.compute_at("C.final", "C.init.jo"),
+        "compute_at(C.final, C.init.jo): C.final[0,0] reads C.acc[0,0] before C.update[0,0,0] "
+        "updates it (mm.py:9)",
+    ),
+    "compute_at of a late init": (
+        TILED, lambda s: s.compute_at("C.init", "C.final.jo"),
+        "compute_at(C.init, C.final.jo): C.update[0,0,0] updates C.acc[0,0] before C.init[0,0] "
+        "writes it (mm.py:9)",
+    ),
+    "compute_at of an output read both ways": (
+        "f(x) -> t, y:\n  t[i] = x[i] where i in 0:I\n  y[i] = t[i] + t[I-1-i] where i in 0:I",
+        lambda s: s.compute_at("t", "y.i"),
+        "compute_at(t, y.i): which iteration of loop i needs an element of t first is no one "
+        "expression of its indices (mm.py:10)",
+    ),
+    "store_at of what is read both ways": (
+        "t[i] = x[i] where i in 0:I\ny[i] = t[i] + t[I-1-i] where i in 0:I",
+        lambda s: s.compute_at("t", "y.i").store_at("t"),
+        "store_at(t): which iteration of loop i needs an element of t first is no one expression "
+        "of its indices (mm.py:9)",
+    ),
+    "store_at of nothing": (
+        SHIFTED, lambda s: s.store_at("y"),
+        "store_at(y): there is no stage y between inputs and results (there is t)",
+    ),
+    "store_at without a common loop": (
+        SHIFTED, lambda s: s.store_at("t", "y.i"),
+        "store_at(t, y.i): t is not computed and read under loop y.i; its nest shares no loop with "
+        "that of its readers; use compute_at first",
+    ),
+    "store_at further in": (
+        SHIFTED,
+        lambda s: s.split("y.i", 8).compute_at("t", "y.io").store_at("t", "y.ii"),
+        "store_at(t, y.ii): t is not computed and read under loop y.ii; it is computed and read "
+        "under y.io",
+    ),
+    "store_at over a parallel loop": (
+        SHIFTED, lambda s: s.compute_at("t", "y.i").parallel("y.i").store_at("t"),
+        "store_at(t): loop y.i (mm.py:9) is parallel, and values are kept over its iterations; use "
+        "store_at before marking loops",
+    ),
+    "parallel over a window": (
+        SHIFTED, lambda s: s.compute_at("t", "y.i").store_at("t").parallel("y.i"),
+        "parallel(y.i): t[0] is written by i=-1 and read by i=0 (mm.py:10); run the loop in order",
+    ),
+    "fold too short": (
+        SHIFTED, lambda s: s.compute_at("t", "y.i").store_at("t", fold={"i": 1}),
+        "store_at(t, fold={i: 1}): y[0] reads t[0] after t[1] is written in its place (mm.py:10); "
+        "fold d0 by 2 at least",
+    ),
+    "fold of what is kept whole": (
+        "t[i,j] = x[i,j] * 2\ny[i,j] = t[i,j] + t[i+1,j]",
+        lambda s: s.compute_at("t", "y.i").store_at("t", fold={"j": 2}),
+        "store_at(t, fold={j: 2}): y[0,0] reads t[0,0] after t[0,2] is written in its place "
+        "(mm.py:10); d1 cannot be folded at all sizes",
+    ),
+    "fold of no dimension": (
+        SHIFTED, lambda s: s.compute_at("t", "y.i").store_at("t", fold={"k": 2}),
+        "store_at(t, fold={k: 2}): t has no dimension k (there are d0, i)",
+    ),
+    "fold by nothing": (
+        SHIFTED, lambda s: s.compute_at("t", "y.i").store_at("t", fold={"i": 0}),
+        "store_at(t, fold={i: 0}): expected folds of at least 1, got i: 0",
+    ),
+    "fold that is no mapping": (
+        SHIFTED, lambda s: s.compute_at("t", "y.i").store_at("t", fold=2),
+        "store_at: argument fold: expected {dimension: integer, ...} or None, got 2",
     ),
     "compute_with of what is needed later": (
         SHIFTED, lambda s: s.compute_with("t", "y", "i"),
@@ -500,6 +573,8 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
 def test_refusal(name: str) -> None:
     text, attempt, want = CASES[name]
     made = schedule(text)
+    if text is TILED:  # blocks of k outermost, so that init and final are nests of their own
+        made = made.tile(i=8, j=16).split("k", 32).reorder("ko", "io", "jo", "ki", "ii", "ji")
     with pytest.raises(ScheduleError) as caught:
         attempt(made)
     assert str(caught.value) == want

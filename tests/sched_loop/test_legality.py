@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from diptych.algo.errors import ScheduleError
 from diptych.algo.tensor_expr.parse import parse
-from diptych.sched.loop.compute import ComputeAt, ComputeWith
+from diptych.sched.loop.compute import ComputeAt
+from diptych.sched.loop.compute_with import ComputeWith
 from diptych.sched.loop.extent import spans
 from diptych.sched.loop.fuse import Fuse
 from diptych.sched.loop.inline import Inline

@@ -1,0 +1,215 @@
+"""Folded storage: elements that are not needed at the same time share one place.
+
+A buffer folded by n in a dimension keeps the elements whose coordinates there are equal modulo n
+in one place. That is right where no element is written into the place of another between that
+one's write and its last read. Asked for each dimension alone: elements n or more apart are told
+from those nearer, and only a refusal looks at remainders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...algo import isl
+from ...algo.errors import InternalError, ScheduleError
+from ...algo.isl import raw
+from ...algo.tensor_expr.build import compare, const, mod, sub
+from ...algo.tensor_expr.expr import Expr, Index
+from ...algo.tensor_expr.points import mapping, pairing
+from .flow import Role, readers, times
+from .moments import reach
+from .nest import Buffer, Nest
+from .relations import from_data, symbols
+from .tree import around_loop, loop_named
+from .witness import at, element, instance
+
+QUOTA = 4 * isl.QUOTA
+
+
+@dataclass(frozen=True)
+class Life:
+    """When the elements of a buffer are written and read, within one iteration of its loop.
+
+    Elements are [values of the loops down to the buffer's, coordinates]; `outer` counts the first.
+    """
+
+    outer: int
+    rank: int
+    written: raw.Map
+    read: raw.Map
+
+    def overlapping(self) -> raw.Map:
+        """{ e -> f }: f is written after e is, and before e is read, in the same iteration."""
+        after = self.written.lex_lt_map(self.written)
+        before = self.written.lex_lt_map(self.read).reverse()
+        found = after.intersect(before)
+        for n in range(self.outer):
+            found = found.equate(raw.dim_type.in_, n, raw.dim_type.out, n)
+        return found
+
+    def apart(self, pairs: raw.Map, dim: int, folded: Sequence[int]) -> raw.Map:
+        """The pairs that differ in one dimension, and perhaps in those folded."""
+        for n in range(self.rank):
+            if n != dim and n not in folded:
+                at = self.outer + n
+                pairs = pairs.equate(raw.dim_type.in_, at, raw.dim_type.out, at)
+        return pairs
+
+    def reach(self, pairs: raw.Map, dim: int) -> float:
+        """How far apart paired elements are in a dimension."""
+        return reach(pairs.deltas(), self.outer + dim)
+
+
+def live_window(nest: Nest, buffer: Buffer, who: str) -> tuple[tuple[int, int], ...]:
+    """The folds that keep what is needed at the same time: (dimension, how many), powers of two."""
+    found: list[tuple[int, int]] = []
+    try:
+        with isl.quota(QUOTA):
+            life = _life(nest, buffer, _sizes(nest, buffer))
+            if life is None:
+                return ()
+            pairs, elements = life.overlapping(), life.written.domain()
+            everything = raw.Map.from_domain_and_range(elements, elements)
+            for n in range(life.outer):
+                everything = everything.equate(raw.dim_type.in_, n, raw.dim_type.out, n)
+            for dim in range(buffer.rank):
+                live = life.reach(life.apart(pairs, dim, [d for d, _ in found]), dim)
+                if live < math.inf:
+                    count = 1 << int(live).bit_length()
+                    if count <= life.reach(everything, dim):
+                        found.append((dim, count))
+    except isl.Exhausted:
+        return ()  # all of it is kept
+    return tuple(found)
+
+
+def check_folds(nest: Nest, who: str) -> None:
+    """Raises unless every folded buffer keeps an element as long as it is needed."""
+    for buffer in nest.buffers.values():
+        if buffer.fold:
+            _check(nest, buffer, who)
+
+
+def _check(nest: Nest, buffer: Buffer, who: str) -> None:
+    sizes = _sizes(nest, buffer)
+    try:
+        with isl.quota(QUOTA):
+            life = _life(nest, buffer, sizes)
+            if life is None:
+                raise ScheduleError(
+                    f"{who}: which elements of {buffer.tensor} are needed at once depends on data, "
+                    "so it cannot be folded"
+                )
+            pairs = life.overlapping()
+            for dim, count in buffer.fold:
+                close = life.apart(pairs, dim, [d for d, _ in buffer.fold])
+                live = life.reach(close, dim)
+                if live < count:
+                    continue
+                clash = close.intersect(_sharing(life, dim, count))
+                if not clash.is_empty():
+                    found = _witness(nest, buffer, clash, sizes)
+                    raise ScheduleError(f"{who}: {found}; {_advice(buffer, dim, live)}")
+    except isl.Exhausted:
+        raise ScheduleError(
+            f"{who}: could not prove that {buffer.name}, folded, keeps its values long enough; "
+            "sizes that are given may help"
+        ) from None
+
+
+def _sizes(nest: Nest, buffer: Buffer) -> list[str]:
+    users = [s for s in nest.stmts.values() if s.buffer == buffer.name]
+    return symbols(*users, *(role.stmt for role in readers(nest, {buffer.name})))
+
+
+def _roles(nest: Nest, buffer: Buffer) -> tuple[list[Role], list[Role]]:
+    writers = [Role(s, s.buffer, s.lhs) for s in nest.stmts.values() if s.buffer == buffer.name]
+    return writers, list(readers(nest, {buffer.name}))
+
+
+def _life(nest: Nest, buffer: Buffer, sizes: Sequence[str]) -> Life | None:
+    """None where data decide which elements are touched."""
+    writers, reading = _roles(nest, buffer)
+    if any(from_data(part) for role in (*writers, *reading) for part in role.cell):
+        return None
+    outer = _outer(nest, buffer)
+    when = times(nest.tree, [*writers, *reading], lambda loop: loop.name in outer)
+    written = _union([_elements(nest, r, outer, when[r], sizes) for r in writers])
+    read = _union([_elements(nest, r, outer, when[r], sizes) for r in reading])
+    return Life(len(outer), buffer.rank, written, read)
+
+
+def _outer(nest: Nest, buffer: Buffer) -> list[str]:
+    if buffer.at is None:
+        return []
+    loop = loop_named(nest.tree, buffer.at)
+    return [item.name for item in (*around_loop(nest.tree, loop.name), loop)]
+
+
+def _elements(
+    nest: Nest, role: Role, outer: Sequence[str], when: Sequence[Expr], sizes: Sequence[str]
+) -> raw.Map:
+    """{ element -> times } of one access."""
+    moments = mapping(role.stmt.dims, when, (), sizes)
+    return _touched(nest, role, outer, sizes).reverse().apply_range(moments)
+
+
+def _touched(nest: Nest, role: Role, outer: Sequence[str], sizes: Sequence[str]) -> raw.Map:
+    """{ instance -> element } of one access."""
+    stmt = role.stmt
+    values = [loop_named(nest.tree, name).values[stmt.name] for name in outer]
+    return mapping(stmt.dims, [*values, *role.cell], [*stmt.domain, *role.guards], sizes)
+
+
+def _union(parts: Sequence[raw.Map]) -> raw.Map:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.union(part)
+    return total.coalesce()
+
+
+def _sharing(life: Life, dim: int, count: int) -> raw.Map:
+    """The pairs of different elements whose coordinates in a dimension are equal modulo `count`."""
+    dims = [f"e{n}" for n in range(life.outer + life.rank)]
+    others = [f"f{n}" for n in range(life.outer + life.rank)]
+    one, two = Index(dims[life.outer + dim]), Index(others[life.outer + dim])
+    rest = mod(sub(one, two), const(count))
+    return pairing(dims, others, [compare("eq", rest, const(0)), compare("ne", one, two)])
+
+
+def _witness(nest: Nest, buffer: Buffer, clash: raw.Map, sizes: Sequence[str]) -> str:
+    """A reader, and the write that destroys what it wants."""
+    writers, reading = _roles(nest, buffer)
+    outer = _outer(nest, buffer)
+    when = times(nest.tree, [*writers, *reading], lambda loop: loop.name in outer)
+    for reader in reading:
+        wants = _touched(nest, reader, outer, sizes).apply_range(clash)
+        for writer in writers:
+            pairs = wants.apply_range(_touched(nest, writer, outer, sizes).reverse())
+            written = mapping(writer.stmt.dims, when[writer], (), sizes)
+            read = mapping(reader.stmt.dims, when[reader], (), sizes)
+            pairs = pairs.intersect(written.lex_lt_map(read).reverse())
+            marked = [f"{dim}'" for dim in writer.stmt.dims]
+            both = pairs.move_dims(
+                raw.dim_type.in_, len(reader.stmt.dims), raw.dim_type.out, 0, len(marked)
+            ).domain()
+            for n, dim in enumerate((*reader.stmt.dims, *marked)):
+                both = both.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
+            found = isl.first_point(both)
+            if found is not None:
+                late = {dim: found[f"{dim}'"] for dim in writer.stmt.dims}
+                mine = element(buffer.tensor, reader.cell, found, found)
+                other = element(buffer.tensor, writer.cell, late, found)
+                return (
+                    f"{instance(reader.stmt, found, found)} reads {mine} after {other} is written "
+                    f"in its place{at(reader.stmt)}"
+                )
+    raise InternalError(f"no reader of {buffer.name} for elements that are in each other's way")
+
+
+def _advice(buffer: Buffer, dim: int, live: float) -> str:
+    if live == math.inf:
+        return f"d{dim} cannot be folded at all sizes"
+    return f"fold d{dim} by {int(live) + 1} at least"
