@@ -111,7 +111,6 @@ class ComputeAt(Primitive):
 
     def apply(self, nest: Nest) -> Nest:
         group = self._group(nest)
-        names = {stmt.name for stmt in group}
         loop = find_loop(nest, self.loop, self.who)
         around = [*around_loop(nest.tree, loop.name), loop]
         used = {dim for stmt in group for dim in stmt.dims}

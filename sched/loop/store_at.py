@@ -82,7 +82,8 @@ class StoreAt(Primitive):
                 else ("its nest shares no loop with that of its readers; use compute_at first")
             )
             raise ScheduleError(
-                f"{self.who}: {self.stage} is not computed and read under loop {loop.name}; {inside}"
+                f"{self.who}: {self.stage} is not computed and read under loop {loop.name}; "
+                f"{inside}"
             )
         return names.index(loop.name) + 1
 

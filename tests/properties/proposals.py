@@ -198,6 +198,40 @@ def compute_at(v: View) -> str | None:
 
 
 @proposal(6)
+def compute_once(v: View) -> str | None:
+    """One stage of a reduction, or what is returned, under a loop of what it belongs with."""
+    parts = [name for name in v.nest.stmts if name.endswith((".init", ".final"))]
+    returned = {t.name for t in v.nest.kernel.tensors.values() if t.role == "output"}
+    stages = [*parts, *sorted(returned)]
+    pairs = []
+    for stage in stages:
+        own = {s.name for s in v.nest.stmts.values() if stage in (s.name, s.buffer)}
+        near = {b for name in own for b in v.touched(name)}
+        kin = {name for name in v.nest.stmts if near & set(v.touched(name))} - own
+        pairs += [
+            (stage, loop.name)
+            for loop in v.serial
+            if kin & set(leaves(loop)) and not own & set(leaves(loop))
+        ]
+    pair = v.one(pairs, [(stage, loop.name) for stage in stages for loop in v.loops])
+    return pair and f'"{pair[0]}", "{pair[1]}"'
+
+
+@proposal(8)
+def store_at(v: View) -> str | None:
+    """A temporary kept over the iterations of loops around it and its readers."""
+    pairs = []
+    for temp in v.temps:
+        users = {name for name in v.nest.stmts if temp in v.touched(name)}
+        around = [loop.name for loop in v.loops if users <= set(leaves(loop))]
+        pairs += [(temp, name) for name in ([None, *around] if around else [])]
+    pair = v.one(pairs, [(temp, loop.name) for temp in v.temps for loop in v.loops])
+    if pair is None:
+        return None
+    return f'"{pair[0]}"' if pair[1] is None else f'"{pair[0]}", "{pair[1]}"'
+
+
+@proposal(6)
 def compute_with(v: View) -> str | None:
     """Two nests that follow each other, down to the outermost loop of both."""
     pairs = []
