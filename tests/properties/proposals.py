@@ -183,6 +183,8 @@ def stage(v: View) -> str | None:
 @proposal(12)
 def compute_at(v: View) -> str | None:
     """A temporary under a loop that reads it and does not compute it."""
+    if v.rng.random() < 0.3:
+        return _once(v)
     pairs = []
     for temp in v.temps:
         makes = {s.name for s in v.nest.stmts.values() if s.buffer == temp}
@@ -197,8 +199,7 @@ def compute_at(v: View) -> str | None:
     return pair and f'"{pair[0]}", "{pair[1]}"'
 
 
-@proposal(6)
-def compute_once(v: View) -> str | None:
+def _once(v: View) -> str | None:
     """One stage of a reduction, or what is returned, under a loop of what it belongs with."""
     parts = [name for name in v.nest.stmts if name.endswith((".init", ".final"))]
     returned = {t.name for t in v.nest.kernel.tensors.values() if t.role == "output"}
