@@ -50,6 +50,7 @@ from .algo.errors import (
 from .algo.graph.graph import ArrayType
 from .algo.graph.program import Program
 from .algo.tensor_expr.dynamic import dynamic
+from .algo.tensor_expr.fold_terms import reducer
 from .algo.tensor_expr.functions import (
     abs,
     all,
@@ -96,6 +97,7 @@ __all__ = [
     "UnsupportedError", "abs", "all", "any", "argmax", "argmin", "bf16", "bool_", "cast", "ceil",
     "cos", "dynamic", "erf", "exp", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32", "i64",
     "indices", "interpret", "jvp", "log", "max", "maximum", "min", "minimum", "op", "prod",
-    "program", "rsqrt", "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh",
+    "program", "reducer", "rsqrt", "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum",
+    "tanh",
     "tensor", "threads", "u8", "u16", "u32", "u64", "value_and_grad", "vjp", "where",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from .algo.errors import ScheduleError
 from .algo.graph import build
 from .algo.location import caller
 from .algo.tensor_expr.check import check
+from .algo.tensor_expr.fold_terms import Reducer
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
 from .algo.tensor_expr.trace import trace
@@ -62,16 +63,24 @@ def threads(n: int | None = None) -> int:
     return found
 
 
-def op(definition: Any = None, *, name: str | None = None, returns: Any = None) -> Any:
+def op(
+    definition: Any = None,
+    *,
+    name: str | None = None,
+    returns: Any = None,
+    reducers: Mapping[str, Reducer] | None = None,
+) -> Any:
     """An operator from a Python function (also as a decorator) or from text.
 
     `returns` names the returned tensor or tensors of a text that has no header; without it, those
-    that are defined and not read. Raises `ParseError` or `OpError`, with the place.
+    that are defined and not read. A text may use `reducers` made by `dt.reducer`, by these names.
+    Raises `ParseError` or `OpError`, with the place.
     """
     if definition is None:
         return lambda function: op(function, name=name, returns=returns)
     if isinstance(definition, str):
-        made = parse(definition, name=name, returns=returns, loc=caller())
+        folds = {name: reducer.fold for name, reducer in (reducers or {}).items()}
+        made = parse(definition, name=name, returns=returns, loc=caller(), reducers=folds)
     else:
         made = trace(definition, name=name)
     check(made)

@@ -96,8 +96,7 @@ def bind(
 
 def _close(reduce: Reduce, taken: frozenset[str], given: _Given) -> Reduce:
     """`reduce` with its indices found, and everything inside it closed."""
-    names = [name for name in indices_of(reduce) if name not in taken]
-    stay = [name for name in names if not _sinks(name, reduce)]
+    stay = stays(reduce, taken)
     own = tuple(stay) if reduce.indices == OPEN else reduce.indices
     for name in own:
         if name in given.left:
@@ -117,7 +116,7 @@ def _close(reduce: Reduce, taken: frozenset[str], given: _Given) -> Reduce:
             raise BindingError(
                 f"{reduce.reducer} reduces over nothing: its indices are on the left or belong to "
                 f"another reducer; name its index with over=",
-                reduce.reducer,
+                str(reduce.reducer),
             )
     elif stay:
         raise BindingError(
@@ -148,6 +147,13 @@ def _close(reduce: Reduce, taken: frozenset[str], given: _Given) -> Reduce:
     limits = tuple(replace_reductions(r, closed) for r in ranges)
     guard = None if where is None else replace_reductions(where, closed)
     return Reduce(reduce.reducer, own, body, limits, guard, reduce.dtype)  # type: ignore[arg-type]
+
+
+def stays(reduce: Reduce, taken: Iterable[str]) -> list[str]:
+    """The indices, but those taken, that belong to a reduction and to none inside it."""
+    known = frozenset(taken)
+    names = [name for name in indices_of(reduce) if name not in known]
+    return [name for name in names if not _sinks(name, reduce)]
 
 
 def _sinks(name: str, reduce: Reduce) -> bool:

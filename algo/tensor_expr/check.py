@@ -34,6 +34,7 @@ from .expr import (
     walk,
 )
 from .extents import Extents
+from .folds import groups, is_joint
 from .located import failure
 from .op import Checked, Equation, Op, Step
 from .order import arranged
@@ -60,12 +61,31 @@ class _Checker:
     def __init__(self, op: Op) -> None:
         self.op = op
         _check_names(op)
-        unique = [with_unique_binders(eq) for eq in op.equations]
-        self.equations = [eq for eq, _ in unique]
+        self.groups = groups(op.equations)
+        self.equations: list[Equation] = []
+        origins = [found for group in self.groups for found in self._add(group)]
         self.uses: list[list[Use]] = [uses(eq) for eq in self.equations]
-        self.extents = Extents(op, self.uses, [origins for _, origins in unique])
+        # Equations that reduce together share their indices, so each counts with all their uses.
+        together = [
+            [use for n in group for use in self.uses[n]] for group in self.groups for _ in group
+        ]
+        self.extents = Extents(op, together, origins)
         self.ranges: dict[int, dict[str, Range]] = {}
         self.cycles = tensor_cycles(op)
+
+    def _add(self, group: tuple[int, ...]) -> list[dict[str, str]]:
+        """Adds equations, with no index bound twice but those that they reduce over together."""
+        origins: dict[str, str] = {}
+        bound: dict[str, None] = {}
+        for n in group:
+            eq, found = with_unique_binders(self.op.equations[n], bound)
+            self.equations.append(eq)
+            origins |= found
+            joint = eq.rhs.indices if isinstance(eq.rhs, Reduce) else ()
+            for item in walk(eq.rhs):
+                if isinstance(item, Reduce):
+                    bound.update((i, None) for i in item.indices if i not in joint)
+        return [origins for _ in group]
 
     def fail(self, number: int, message: str) -> OpError:
         return failure(self.op, number, message)
@@ -84,19 +104,27 @@ class _Checker:
     def _define(self, unit: Sequence[int]) -> list[Step]:
         """Ranges, shapes and proofs of one equation, or of those of a cycle of tensors."""
         cyclic = self.equations[unit[0]].tensor in self.cycles
-        left = list(unit)
+        joint = next((n for n in unit if is_joint(self.equations[n].rhs)), None)
+        if cyclic and joint is not None:
+            raise self.fail(
+                joint,
+                f"{self.equations[joint].tensor} is a result of a joint reduction, which cannot "
+                f"need its own results yet",
+            )
+        left = [(n,) for n in unit] if cyclic else [tuple(unit)]
         while left:
-            n = self._infer_one(left)
-            left.remove(n)
-            if not cyclic:
-                self._expand(n)
-            tensor = self.equations[n].tensor
-            if all(m in self.ranges for m in self._defining(tensor)):
-                self._shape(tensor)
+            group = self._infer_one(left)
+            left.remove(group)
+            for n in group:
+                if not cyclic:
+                    self._expand(n)
+                tensor = self.equations[n].tensor
+                if all(m in self.ranges for m in self._defining(tensor)):
+                    self._shape(tensor)
         if cyclic:
             self._check_own_reads({n: self.equations[n] for n in unit})
         for n in unit if cyclic else ():
-            self._unify(n)
+            self._unify((n,))
             self.ranges[n] = {i: self._resolved(r) for i, r in self.ranges[n].items()}
             self._expand(n)
         for tensor in dict.fromkeys(self.equations[n].tensor for n in unit):
@@ -111,22 +139,22 @@ class _Checker:
             self.equations[n] = eq
         return steps
 
-    def _infer_one(self, left: Sequence[int]) -> int:
-        """Infers the ranges of the first equation for which that is possible.
+    def _infer_one(self, left: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """Infers the ranges of the first equation (or joint reduction) for which it is possible.
 
         What reads tensors of unknown extents comes later if it can: they narrow its ranges. Where
         no equation is possible, a dimension ends where an equation before ends that writes it.
         """
         first: OpError | None = None
         for extent in (self.extents.extent, self._written):
-            for n in sorted(left, key=self._reads_unknown):
+            for group in sorted(left, key=self._reads_unknown):
                 try:
-                    self._unify(n)
-                    self._infer(n, extent)
+                    self._unify(group)
+                    self._infer(group, extent)
                 except OpError as error:
                     first = first or error
                     continue
-                return n
+                return group
         assert first is not None
         raise first
 
@@ -141,9 +169,10 @@ class _Checker:
                     return self.extents.resolve(r.hi)
         return known
 
-    def _reads_unknown(self, n: int) -> bool:
+    def _reads_unknown(self, group: tuple[int, ...]) -> bool:
         return any(
             self.extents.extent(use.tensor, use.dim) is None
+            for n in group
             for use in self.uses[n]
             if use.tensor != self.equations[n].tensor
         )
@@ -160,12 +189,12 @@ class _Checker:
         if self.equations[n] is not before:
             self.uses[n] = uses(self.equations[n])
 
-    def _unify(self, n: int) -> None:
+    def _unify(self, group: tuple[int, ...]) -> None:
         first: dict[str, Use] = {}
-        eq = self.equations[n]
-        roots = (eq.rhs, *eq.ranges)
+        roots = [e for n in group for e in (self.equations[n].rhs, *self.equations[n].ranges)]
         given = {r.index for root in roots for r in walk(root) if isinstance(r, Range)}
-        for use in self.uses[n]:
+        every = [(n, use) for n in group for use in self.uses[n]]
+        for n, use in every:
             index = use.expr
             extent = self.extents.extent(use.tensor, use.dim)
             if use.guarded or not isinstance(index, Index) or extent is None:
@@ -181,30 +210,37 @@ class _Checker:
                     f"index {index.name}: {print_expr(known)} from {before.tensor} dim "
                     f"{before.dim}, {print_expr(extent)} from {use.tensor} dim {use.dim}",
                 )
-        self._resolve(n)
+        for n in group:
+            self._resolve(n)
 
-    def _infer(self, n: int, extent: Extent) -> None:
-        eq = self.equations[n]
-        outer = free_indices(eq)
-        given = {r.index: _tidied(r) for r in eq.ranges}
-        bound: list[str] = []
-        for item in walk(eq.rhs):
-            if isinstance(item, Reduce):
-                bound += [i for i in item.indices if i not in bound]
-                given |= {r.index: _tidied(r) for r in item.ranges}
-        if eq.reducer is None:
-            self._check_free(n, eq, outer)
-        self._check_affine(n, given)
+    def _infer(self, group: tuple[int, ...], extent: Extent) -> None:
+        """The ranges of one equation, or of those that reduce together, over the same indices."""
+        given: dict[str, Range] = {}
+        outer: dict[str, None] = {}
+        bound: dict[str, None] = {}
+        own = {n: free_indices(self.equations[n]) for n in group}
+        for n in group:
+            eq = self.equations[n]
+            outer |= dict.fromkeys(own[n])
+            given |= {r.index: _tidied(r) for r in eq.ranges}
+            for item in walk(eq.rhs):
+                if isinstance(item, Reduce):
+                    bound |= dict.fromkeys(item.indices)
+                    given |= {r.index: _tidied(r) for r in item.ranges}
+            if eq.reducer is None:
+                self._check_free(n, eq, own[n])
+            self._check_affine(n, given)
         ranges = infer(
             [*outer, *bound],
-            outer,
+            list(outer),
             given,
-            self.uses[n],
+            [use for n in group for use in self.uses[n]],
             extent,
-            lambda message: self.fail(n, message),
+            lambda message: self.fail(group[0], message),
         )
-        self.ranges[n] = ranges
-        self.equations[n] = with_ranges(eq, outer, ranges)
+        for n in group:
+            self.ranges[n] = ranges
+            self.equations[n] = with_ranges(self.equations[n], own[n], ranges)
 
     def _expand(self, n: int) -> None:
         """Replaces total accesses by what they mean, now that the extents are known."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from .expr import accesses
+from .folds import groups
 from .op import Equation, Op
 
 T = TypeVar("T")
@@ -82,10 +83,13 @@ def reads(eq: Equation) -> set[str]:
 
 def units(op: Op, cycles: Mapping[str, int]) -> list[list[int]]:
     """The equations in an order in which they can be checked: those of a cycle of tensors
-    together, every other one alone."""
+    together and those of a joint reduction, every other one alone."""
     unit_of = [
-        ("cycle", cycles[eq.tensor]) if eq.tensor in cycles else ("alone", n)
-        for n, eq in enumerate(op.equations)
+        ("cycle", cycles[op.equations[n].tensor])
+        if op.equations[n].tensor in cycles
+        else ("alone", group[0])
+        for group in groups(op.equations)
+        for n in group
     ]
     members: dict[tuple[str, int], list[int]] = {}
     for n, unit in enumerate(unit_of):

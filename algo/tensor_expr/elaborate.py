@@ -37,6 +37,7 @@ from .expr import (
     substitute,
     transform,
 )
+from .folds import Part
 from .operations import OPERATIONS
 from .printer import print_expr
 from .reducers import EXTREMES, REDUCERS
@@ -112,7 +113,10 @@ def dtype_of(typed: Expr, env: Env) -> DType:
             case Reduce(reducer, _, body, _, _, dtype):
                 if reducer in EXTREMES:
                     return i64
-                return dtype or REDUCERS[reducer].accumulator(dtype_of(body, env))
+                if dtype is not None:
+                    return dtype
+                assert isinstance(reducer, str)  # a user's has its type
+                return REDUCERS[reducer].accumulator(dtype_of(body, env))
             case Call(op, args):
                 if OPERATIONS[op].result == "bool":
                     return bool_
@@ -177,19 +181,24 @@ def _reduction(item: Reduce, body: Value, env: Env) -> Value:
     if item.reducer in EXTREMES:
         value = body.expr if isinstance(body.type, DType) else _settle(body)
         return Value(Reduce(item.reducer, item.indices, value, item.ranges, where), i64)
-    reducer = REDUCERS[item.reducer]
     if body.type is type(None):
         return body
+    if isinstance(item.reducer, Part):
+        from .fold_types import result_types, typed_part  # which needs this file
+
+        (result,) = result_types(item.reducer.fold, (item.body,), env)
+        return Value(typed_part(item, result, env), result)
+    reducer = REDUCERS[item.reducer]
     own = bool_ if reducer.accumulator(bool_) is bool_ and item.reducer in ("any", "all") else None
     dtype = own or (body.type if isinstance(body.type, DType) else NATIVE[body.type])
     acc = item.dtype or reducer.accumulator(dtype)
     result = item.dtype or reducer.result(dtype)
-    inner = _as_bool(body) if own else _widened(body, acc)
+    inner = _as_bool(body) if own else widened(body, acc)
     reduced = Reduce(item.reducer, item.indices, inner, item.ranges, where, acc)
     return Value(reduced if result is acc else Cast(result, reduced), result)
 
 
-def _widened(body: Value, acc: DType) -> Expr:
+def widened(body: Value, acc: DType) -> Expr:
     """The body in the accumulator's type; sums and products at its top are computed in it.
 
     So `sum(A[i,k] * B[k,j])` of i8 multiplies in i32, and of f16 in f32.

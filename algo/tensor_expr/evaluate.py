@@ -31,6 +31,7 @@ from .expr import (
     indices_of,
     transform,
 )
+from .folds import Part
 from .operations import OPERATIONS
 from .reducers import EXTREMES, REDUCERS
 
@@ -286,6 +287,10 @@ class Evaluator:
     def _reduce(self, expr: Reduce, box: Box) -> Steps:
         if expr.reducer in EXTREMES:
             return (yield from self._extreme(expr, box))
+        if isinstance(expr.reducer, Part):
+            from .evaluate_fold import fold  # which needs this file
+
+            return fold(self, [expr], [box], [[]])[0]
         reducer = REDUCERS[expr.reducer]
         given = {r.index: r for r in expr.ranges}
         ranges = tuple(given[name] for name in expr.indices)

@@ -11,9 +11,13 @@ there and a buffer here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ..dtypes import DType
 from ..node import node
+
+if TYPE_CHECKING:
+    from .folds import Part
 
 
 class Expr:
@@ -97,10 +101,11 @@ class Reduce(Expr):
     """`reducer(body)` over `indices`, where they satisfy `where` and lie in their ranges.
 
     `ranges` holds only what the user (or autodiff) gave; range inference finds the others. The
-    accumulator's type is `dtype`, or follows from the reducer and the body's type.
+    accumulator's type is `dtype`, or follows from the reducer and the body's type. `reducer` is a
+    name of the language, or a component of a user's own (`folds.py`).
     """
 
-    reducer: str
+    reducer: str | Part
     indices: tuple[str, ...]
     body: Expr
     ranges: tuple[Range, ...] = ()

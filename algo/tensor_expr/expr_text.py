@@ -134,7 +134,7 @@ def compares(expr: Expr) -> bool:
 
 
 def _reduction(expr: Reduce, tight: bool) -> list[_Piece | str]:
-    out: list[_Piece | str] = [expr.reducer, "(", _Piece(expr.body, 0, tight)]
+    out: list[_Piece | str] = [str(expr.reducer), "(", _Piece(expr.body, 0, tight)]
     if expr.indices != OPEN:
         given = {r.index: r for r in expr.ranges}
         names: tuple[Expr, ...] = tuple(given.get(name, Index(name)) for name in expr.indices)

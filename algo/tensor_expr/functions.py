@@ -13,6 +13,7 @@ from typing import Any
 
 from .binding import OPEN
 from .expr import Call, Cast, Const, Index, Range, Reduce
+from .folds import Part
 from .operations import OPERATIONS
 from .surface import typed
 from .terms import IndexTerm, Ranged, Term, Value, binary, error, to_dtype, to_expr
@@ -91,6 +92,13 @@ def _reduce(
 ) -> Term:
     if args:
         raise error(f"{reducer} takes one expression, got {1 + len(args)}; indices go in over=")
+    return reduction(reducer, e, over, where, dtype)
+
+
+def reduction(
+    reducer: str | Part, e: Any, over: Any = None, where: Any = None, dtype: Any = None
+) -> Term:
+    """The reduction of a term by a reducer of the language or a component of a user's own."""
     own: tuple[str, ...] = OPEN
     ranges: tuple[Range, ...] = ()
     if over is not None:

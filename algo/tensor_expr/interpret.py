@@ -16,7 +16,9 @@ from ..errors import InternalError, ShapeError, counted
 from . import types
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
+from .evaluate_fold import fold
 from .expr import Access, Index
+from .folds import part_of, uncast
 from .joined import parts
 from .located import located
 from .op import Checked, Equation, Op, Step
@@ -79,17 +81,35 @@ class _Run(Evaluator):
 
     def steps(self, part: Sequence[Step]) -> None:
         """Computes all elements that equations in common loops define."""
+        self.number = part[0].equation
+        reducer = part_of(self.checked.equations[self.number].rhs)
+        if reducer is not None and len(reducer.fold.combine) > 1:
+            if reducer.number == 0:  # the others are defined with the first
+                self._joint(len(reducer.fold.combine))
+            return
         equations = [_typed(self.checked.equations[step.equation], self.dtypes) for step in part]
         if part[0].carries:
             self._sequence([Pending(self, s, eq) for s, eq in zip(part, equations, strict=True)], 0)
             return
-        self.number = part[0].equation
         (eq,) = equations
         if eq.reducer is not None:
             self._accumulate(eq, eq.reducer)
             return
         for box in self.parts(Box({}, ()), eq.ranges):
             self._assign(eq, box)
+
+    def _joint(self, count: int) -> None:
+        """Computes the results of a joint reduction, whose first equation is at hand."""
+        equations = self.checked.equations[self.number : self.number + count]
+        typed = [_typed(eq, self.dtypes) for eq in equations]
+        boxes = [self.extend(Box({}, ()), eq.ranges) for eq in typed]
+        axes = [[r.index for r in eq.ranges] for eq in typed]
+        found = fold(self, [uncast(eq.rhs) for eq in typed], boxes, axes)
+        for eq, names, value in zip(typed, axes, found, strict=True):
+            dtype = self.dtypes[eq.tensor]
+            left = [names.index(e.name) for e in eq.lhs if isinstance(e, Index)]
+            array = np.transpose(value.array, left)
+            self.tensors[eq.tensor] = Typed(self.convert(array, dtype), dtype)
 
     def _sequence(self, pending: Sequence[Pending], level: int) -> None:
         """Runs what is left of equations in the order of their loops from `level` on."""
@@ -183,11 +203,18 @@ def _typed(eq: Equation, env: Mapping[str, DType]) -> Equation:
     return Equation(
         eq.tensor,
         tuple(types.elaborate_index(e, env) for e in eq.lhs),
-        types.elaborate(eq.rhs, env),
+        types.typed_rhs(eq, env),
         eq.ranges,
         None if eq.where is None else types.elaborate_condition(eq.where, env),
         eq.reducer,
     )
+
+
+def _reduction(typed: Expr) -> Reduce:
+    """The reduction that a typed right side is, below its cast."""
+    reduce = typed.arg if isinstance(typed, Cast) else typed
+    assert isinstance(reduce, Reduce)
+    return reduce
 
 
 def _active(positions: list[Array], value: Array, box: Box) -> tuple[tuple[Array, ...], Array]:

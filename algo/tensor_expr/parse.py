@@ -4,7 +4,9 @@
         T: [V, D]                                  declared extents
         size N; index K                            what a name is, where the rules would not know
         dynamic N <= 256                           a size that stays a symbol in compiled code
+        reducer online(m, s; n, t) = ... from -inf, 0.0    a user's own, see `parse_reducer.py`
         C[i, j] = sum(A[i,k] * B[k,j])             also += *= max= min= any= all=
+        m[i], s[i] = online(x[i,j], 1.0)
         c[i] = c[i-1] + x[i] where i in 1:N, i < j
 
 Expressions are parsed in `parse_expr.py`; what a bare name means is decided in `names.py`, which
@@ -13,14 +15,15 @@ reduction binds an index in `binding.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..dtypes import TensorType
 from ..location import Loc
 from .expr import Expr, Range
+from .folds import Fold
 from .lexer import Token, fail, tokenize
 from .op import Op, Param
-from .parse_expr import ExpressionParser
+from .parse_reducer import ReducerParser, lifted, split_lifts
 from .reducers import REDUCERS
 from .surface import Draft, make_op
 
@@ -33,14 +36,19 @@ def parse(
     name: str | None = None,
     returns: str | Sequence[str] | None = None,
     loc: Loc | None = None,
+    reducers: Mapping[str, Fold] | None = None,
 ) -> Op:
     """The operator that `text` describes; `loc` is where its first line stands in a file.
 
-    `name` and `returns` win over a header's. Raises `ParseError` for text that does not follow the
-    grammar and `OpError` for equations that make no operator, both with the line and a caret.
+    `name` and `returns` win over a header's; the text may use `reducers` by these names. Raises
+    `ParseError` for text that does not follow the grammar and `OpError` for equations that make no
+    operator, both with the line and a caret.
     """
     start = loc or Loc("<text>", 1)
+    text, lifts = split_lifts(text)
     parser = _Parser(tokenize(text, Loc(start.file, start.line)))
+    parser.folds.update(reducers or {})
+    parser.lifts = {n: lifted(part, line, start, parse) for n, (part, line) in lifts.items()}
     parser.program()
     names = parser.names
     drafts = names.resolve()
@@ -60,7 +68,7 @@ def parse(
     )
 
 
-class _Parser(ExpressionParser):
+class _Parser(ReducerParser):
     """The lines of an operator: header, declarations, equations."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -142,6 +150,10 @@ class _Parser(ExpressionParser):
             while self.accept(","):
                 self.maximum()
             return
+        if self.sees("reducer") and self.peek().kind == "name":
+            self.next()
+            self.reducer()
+            return
         target = self.identifier("a tensor")
         if self.accept(":"):
             self.shape(target)
@@ -168,26 +180,36 @@ class _Parser(ExpressionParser):
     def equation(self, target: Token) -> None:
         names = self.names
         names.begin()
-        names.spot(target)
-        lhs: tuple[Expr, ...] = ()
-        if self.accept("["):
-            lhs = self.expressions("]", f"after the indices of {target.text}")
-        names.on_left(lhs)
-        names.tensors.setdefault(target.text, len(lhs))
+        targets = [target]
+        left = [self.left_side(target)]
+        while self.accept(","):
+            targets.append(self.identifier("a tensor"))
+            left.append(self.left_side(targets[-1]))
         reducer = self.assignment(target)
-        rhs = self.expression()
+        rhs = [self.expression()] if len(targets) == 1 else self.joint(targets)
         ranges: list[Range] = []
         conditions: list[Expr] = []
         if self.token.kind == "newline" and self.peek().text == "where":
             self.next()
         if self.accept("where"):
             self.clause(ranges, conditions)
-        names.end(
-            Draft(
-                target.text, lhs, rhs, tuple(ranges), tuple(conditions), reducer,
-                target.loc, names.spots,
-            )
-        )  # fmt: skip
+        for target, lhs, value in zip(targets, left, rhs, strict=True):
+            names.end(
+                Draft(
+                    target.text, lhs, value, tuple(ranges), tuple(conditions), reducer,
+                    target.loc, names.spots,
+                )
+            )  # fmt: skip
+
+    def left_side(self, target: Token) -> tuple[Expr, ...]:
+        """The indices of a tensor that is defined."""
+        self.names.spot(target)
+        lhs: tuple[Expr, ...] = ()
+        if self.accept("["):
+            lhs = self.expressions("]", f"after the indices of {target.text}")
+        self.names.on_left(lhs)
+        self.names.tensors.setdefault(target.text, len(lhs))
+        return lhs
 
     def assignment(self, target: Token) -> str | None:
         token = self.next()

@@ -8,6 +8,7 @@ from ..dtypes import BY_NAME, DType
 from .binding import OPEN
 from .boundary import KINDS
 from .expr import Boundary, Call, Cast, Const, Expr, Range, Reduce
+from .folds import Fold, Part
 from .lexer import Token, fail
 from .names import CONSTANTS, Equations, suggestion
 from .operations import BY_SYMBOL, FUNCTIONS
@@ -45,6 +46,7 @@ class ExpressionParser:
         self.at = 0
         self.depth = 0
         self.names = Equations()
+        self.folds: dict[str, Fold] = {}
 
     # -- tokens
 
@@ -232,10 +234,41 @@ class ExpressionParser:
     def call(self, token: Token) -> Expr:
         """A call whose opening bracket is consumed: a reduction, an operation or a cast."""
         name = ALIASES.get(token.text, token.text)
+        if name in self.folds:
+            return self.folded(token, self.folds[name])
         if not (name in NAMES or name in FUNCTIONS or name in BY_NAME):
-            close = suggestion(token.text, [*FUNCTIONS, *NAMES, *BY_NAME, *ALIASES])
+            known = [*FUNCTIONS, *NAMES, *BY_NAME, *ALIASES, *self.folds]
+            close = suggestion(token.text, known)
             hint = close or f"; tensors are read with brackets: {token.text}[...]"
             raise fail(f"unknown function '{token.text}'{hint}", token.loc)
+        args, options = self.arguments(token)
+        if name in NAMES and len(args) == 1 and token.text not in ALIASES:
+            self.names.spot(token)
+            return Reduce(name, options.over, args[0], options.ranges, options.where, options.dtype)
+        for option in options.given.values():
+            what = f"{token.text} of {_count(len(args))}" if name in NAMES else token.text
+            raise fail(f"{option.text}= belongs to a reduction, which {what} is not", option.loc)
+        return self.apply(token, name, args)
+
+    def folded(self, token: Token, fold: Fold) -> Expr:
+        """A reduction by a user's reducer of one component."""
+        args, options = self.arguments(token)
+        self.names.spot(token)
+        if len(args) != 1 or len(fold.combine) != 1:
+            count = len(fold.combine)
+            instead = f"; write {', '.join(f'{n}[...]' for n in fold.left)} = {token.text}(...)"
+            raise fail(
+                f"{token.text} combines {count} at a time, got {len(args)}"
+                if len(args) != count
+                else f"{token.text} gives {count} results together{instead}",
+                token.loc,
+            )
+        return Reduce(
+            Part(fold, 0), options.over, args[0], options.ranges, options.where, options.dtype
+        )
+
+    def arguments(self, token: Token) -> tuple[list[Expr], _Options]:
+        """What stands in the brackets of a call, up to the closing one, which is consumed."""
         args: list[Expr] = []
         options = _Options()
         while not self.sees(")"):
@@ -248,13 +281,7 @@ class ExpressionParser:
             if not self.accept(","):
                 break
         self.expect(")", f"after the arguments of {token.text}")
-        if name in NAMES and len(args) == 1 and token.text not in ALIASES:
-            self.names.spot(token)
-            return Reduce(name, options.over, args[0], options.ranges, options.where, options.dtype)
-        for option in options.given.values():
-            what = f"{token.text} of {_count(len(args))}" if name in NAMES else token.text
-            raise fail(f"{option.text}= belongs to a reduction, which {what} is not", option.loc)
-        return self.apply(token, name, args)
+        return args, options
 
     def option(self, options: _Options) -> None:
         """`over=`, `where=` or `dtype=`."""

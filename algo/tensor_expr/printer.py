@@ -23,18 +23,25 @@ from .expr import (
     walk,
 )  # fmt: skip
 from .expr_text import chain, compares, text
+from .folds import groups, is_joint
 from .names import Written, undeclared
 from .op import Equation, Op, Param
+from .print_reducer import definition, together, with_own_names, written
 from .surface import compare, default_params, default_returns
 
 _ASSIGNMENT = {None: "=", "sum": "+=", "prod": "*="}
 
 
-def print_op(op: Op) -> str:
-    """The canonical text of `op`: it parses back to an equal op, and equal ops print the same."""
-    written = [_written(eq) for eq in op.equations]  # canonical from here on
+def print_op(op: Op, header: bool = False) -> str:
+    """The canonical text of `op`: it parses back to an equal op, and equal ops print the same.
+
+    With `header` it has one also where the text would say as much without.
+    """
+    equations, folds = with_own_names(op.equations)
+    lines_of = [_written(eq) for eq in equations]  # canonical from here on
     plain = all(p.type.dtype is None and p.type.dims is None for p in op.params)
-    bare = plain and op.params == default_params(op) and op.returns == default_returns(op)
+    usual = op.params == default_params(op) and op.returns == default_returns(op)
+    bare = not header and plain and usual
     lines: list[str] = []
     sizes: dict[str, None] = dict.fromkeys(sorted(op.maxima))
     tensors: dict[str, int | None] = {}
@@ -44,7 +51,7 @@ def print_op(op: Op) -> str:
             sizes.update((d, None) for d in param.type.dims or () if isinstance(d, str))
         name = re.sub(r"\W|^(?=\d)|^$", "_", op.name)
         lines.append(f"{name}({', '.join(map(_param, op.params))}) -> {', '.join(op.returns)}:")
-    for eq in op.equations:
+    for eq in equations:
         tensors[eq.tensor] = len(eq.lhs)
         for expr in (eq.rhs, *eq.lhs, *eq.ranges, *(() if eq.where is None else (eq.where,))):
             for item in walk(expr):
@@ -52,16 +59,20 @@ def print_op(op: Op) -> str:
                     tensors[item.tensor] = len(item.indices)
     for dims in op.shapes.values():
         sizes.update((s.name, None) for d in dims for s in walk(d) if isinstance(s, Size))
-    body: list[str] = []
+    body: list[str] = [line for fold in folds for line in definition(fold)]
     if op.maxima:
         listed = (f"{name} <= {most}" for name, most in sorted(op.maxima.items()))
         body.append(f"dynamic {', '.join(listed)}")
-    for kind, names in zip(("size", "index"), undeclared(written, tensors, sizes), strict=True):
+    for kind, names in zip(("size", "index"), undeclared(lines_of, tensors, sizes), strict=True):
         if names:
             body.append(f"{kind} {', '.join(names)}")
     for tensor, dims in sorted(op.shapes.items()):
         body.append(f"{tensor}: [{', '.join(text(d, 0, True) for d in dims)}]")
-    body += [_equation(w, eq.reducer) for w, eq in zip(written, op.equations, strict=True)]
+    for first, *others in groups(equations):
+        if others:
+            body.append(together([lines_of[n] for n in (first, *others)]))
+        else:
+            body.append(_equation(lines_of[first], equations[first].reducer))
     return "\n".join(lines + (body if bare else [f"    {line}" for line in body]))
 
 
@@ -96,6 +107,9 @@ def _equation(eq: Written, reducer: str | None) -> str:
 
 
 def _written(eq: Equation) -> Written:
+    if is_joint(eq.rhs):
+        canonical = Equation(eq.tensor, eq.lhs, _canonical(eq.rhs), eq.ranges, eq.where)
+        return written(canonical, lambda e, left: _opened(e, left, (), ())[0])
     left = [name for expr in eq.lhs for name in indices_of(expr)]
     conditions = () if eq.where is None else _conditions(_canonical(eq.where))
     rhs = _canonical(eq.rhs)

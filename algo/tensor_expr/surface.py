@@ -23,6 +23,8 @@ from .expr import (
     indices_of,
     walk,
 )
+from .folds import part_of
+from .joint import unified
 from .lexer import fail
 from .op import Equation, Op, Param
 from .operations import OPERATIONS
@@ -67,6 +69,7 @@ def make_op(
     """
     if not drafts:
         raise fail("an operator has at least one equation: T[i] = ...", loc, OpError)
+    drafts = unified(drafts)
     equations = tuple(map(_equation, drafts))
     _ranks(drafts, params or ())
     inputs = tuple(params) if params is not None else _inputs([_draft(eq) for eq in equations])
@@ -103,6 +106,12 @@ def _equation(draft: Draft) -> Equation:
     for item in walk(bound.rhs):
         if isinstance(item, Reduce) and item.reducer in EXTREMES:
             _check_extreme(draft, item)
+        if part_of(item) is not None and isinstance(item, Reduce) and item.dtype is not None:
+            raise draft.error(
+                f"{item.reducer} keeps the types of what it combines; to have another type cast "
+                f"that: {item.dtype}(...)",
+                str(item.reducer),
+            )
     where: Expr | None = None
     for condition in bound.conditions:
         where = condition if where is None else Call("and", (where, condition))
@@ -114,13 +123,13 @@ def _check_extreme(draft: Draft, item: Reduce) -> None:
         raise draft.error(
             f"{item.reducer} gives one index and reduces over {', '.join(item.indices)}; "
             f"name the one with over=, and reduce over the others inside",
-            item.reducer,
+            str(item.reducer),
         )
     if item.dtype is not None:
         raise draft.error(
             f"{item.reducer} gives an index, an i64; to have another type cast it: "
             f"{item.dtype}({item.reducer}(...))",
-            item.reducer,
+            str(item.reducer),
         )
 
 

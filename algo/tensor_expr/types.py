@@ -20,6 +20,8 @@ from .elaborate import (
     typed_value,
 )
 from .expr import Access, Const, Expr, Reduce, accesses, walk
+from .fold_types import result_types, typed_part
+from .folds import Part, groups, is_joint
 from .located import located
 from .op import Checked, Equation
 from .reducers import EXTREMES, REDUCERS
@@ -32,6 +34,7 @@ __all__ = [
     "elaborate_condition",
     "elaborate_index",
     "infer",
+    "typed_rhs",
 ]
 
 
@@ -44,9 +47,32 @@ def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
     by_tensor: dict[str, list[int]] = {}
     for n, eq in enumerate(checked.equations):
         by_tensor.setdefault(eq.tensor, []).append(n)
+    joint = {group[0]: group for group in groups(checked.equations) if len(group) > 1}
     for tensor, numbers in by_tensor.items():
-        env[tensor] = _defined(checked, tensor, numbers, env)
+        if numbers[0] in joint:
+            env |= _joint(checked, joint[numbers[0]], env)
+        elif tensor not in env:
+            env[tensor] = _defined(checked, tensor, numbers, env)
     return env
+
+
+def typed_rhs(eq: Equation, env: Env) -> Expr:
+    """The typed form of a right side; `env` has the types of all tensors."""
+    if isinstance(eq.rhs, Reduce) and is_joint(eq.rhs):
+        return typed_part(eq.rhs, env[eq.tensor], env)
+    return elaborate(eq.rhs, env)
+
+
+def _joint(checked: Checked, group: tuple[int, ...], env: Mapping[str, DType]) -> dict[str, DType]:
+    members = [checked.equations[n] for n in group]
+    parts = [eq.rhs for eq in members if isinstance(eq.rhs, Reduce)]
+    part = parts[0].reducer
+    assert isinstance(part, Part)
+    try:
+        found = result_types(part.fold, [item.body for item in parts], env)
+    except DTypeError as err:
+        raise DTypeError(f"{err}{located(checked.op, group[0])}") from None
+    return {eq.tensor: dtype for eq, dtype in zip(members, found, strict=True)}
 
 
 def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:

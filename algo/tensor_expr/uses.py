@@ -150,7 +150,9 @@ def free_indices(eq: Equation) -> list[str]:
     return list(names)
 
 
-def with_unique_binders(eq: Equation) -> tuple[Equation, dict[str, str]]:
+def with_unique_binders(
+    eq: Equation, taken_elsewhere: Iterable[str] = ()
+) -> tuple[Equation, dict[str, str]]:
     """The equation with no index bound twice, and the original name of each new one.
 
     The later of two disjoint binders is renamed (`k` to `k_1`); equal reductions stay one object.
@@ -158,7 +160,7 @@ def with_unique_binders(eq: Equation) -> tuple[Equation, dict[str, str]]:
     holders = holding(eq.rhs)
     if not holders:
         return eq, {}
-    taken = set(free_indices(eq))
+    taken = {*free_indices(eq), *taken_elsewhere}
     names = taken | {i for r in holders if isinstance(r, Reduce) for i in r.indices}
     origins: dict[str, str] = {}
     done: dict[Expr, Expr] = {}

@@ -1,0 +1,110 @@
+"""Users' own reducers: how two tuples of values become one, and from what identity.
+
+A `Fold` has one or several components. `combine` says each component of the result over the
+scalars named in `left` (what was accumulated so far) and in `right` (one more instance, or another
+partial result), read as tensors of rank 0. It is associative. Instances are combined in ascending
+lexicographic order of the reduction's indices; `commutative` allows other orders.
+
+In an equation a `Part` stands where the name of a reducer of the language would: component
+`number` of a fold. A fold of one component may stand anywhere. One of several stands alone on the
+right sides of as many neighbouring equations, one a component and in order: these make one joint
+reduction, over the same indices under the same condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ..node import node
+from .expr import Const, Expr, Reduce, accesses
+
+if TYPE_CHECKING:
+    from .op import Equation, Op
+
+
+@node
+class Fold:
+    """See the module. `lift` gives the components of a whole block at once: an operator that
+    takes one tensor a component, indexed by the position in the block, then as the component is.
+    """
+
+    name: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    combine: tuple[Expr, ...]
+    identity: tuple[Const, ...]
+    commutative: bool = True
+    lift: Op | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def needs(self, number: int) -> tuple[int, ...]:
+        """The other components whose values one component is combined from, in order."""
+        return _needs(self)[number]
+
+
+@node
+class Part:
+    """Component `number` of a fold, the reducer of a `Reduce`."""
+
+    fold: Fold
+    number: int
+
+    def __str__(self) -> str:
+        return self.fold.name
+
+
+@lru_cache(maxsize=256)
+def _needs(fold: Fold) -> tuple[tuple[int, ...], ...]:
+    every = []
+    for number, expr in enumerate(fold.combine):
+        read = {access.tensor for access in accesses(expr)}
+        pairs = enumerate(zip(fold.left, fold.right, strict=True))
+        every.append(tuple(n for n, pair in pairs if n != number and not read.isdisjoint(pair)))
+    return tuple(every)
+
+
+def order(fold: Fold) -> tuple[list[int], list[int]]:
+    """The components in an order in which each is updated after those that need its old value.
+
+    Second: those whose new value must be kept aside until then, where the needs are cyclic.
+    """
+    left = list(range(len(fold.combine)))
+    done: list[int] = []
+    aside: list[int] = []
+    while left:
+        free = [n for n in left if not any(n in fold.needs(m) for m in left if m != n)]
+        if free:
+            done.append(free[-1])
+            left.remove(free[-1])
+        else:  # what is kept aside is computed first, so that it needs nobody's old value any more
+            aside.append(left.pop(0))
+    return done, aside
+
+
+def part_of(expr: Expr) -> Part | None:
+    """The component of a fold that an expression is, if it is a reduction by one."""
+    if isinstance(expr, Reduce) and isinstance(expr.reducer, Part):
+        return expr.reducer
+    return None
+
+
+def is_joint(expr: Expr) -> bool:
+    """Is it one of several components, so that it has meaning only with its neighbours?"""
+    part = part_of(expr)
+    return part is not None and len(part.fold.combine) > 1
+
+
+def groups(equations: Sequence[Equation]) -> list[tuple[int, ...]]:
+    """The numbers of the equations, those of a joint reduction together."""
+    out: list[tuple[int, ...]] = []
+    at = 0
+    while at < len(equations):
+        part = part_of(equations[at].rhs)
+        count = len(part.fold.combine) if part is not None else 1
+        out.append(tuple(range(at, at + count)))
+        at += count
+    return out
