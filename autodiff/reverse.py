@@ -13,7 +13,19 @@ from ..algo.dtypes import DType
 from ..algo.errors import GradientError
 from ..algo.tensor_expr.build import compare, mul
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Range, Reduce, substitute
+from ..algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    substitute,
+    walk,
+)
+from ..algo.tensor_expr.folds import part_of
+from ..algo.tensor_expr.located import located
 from ..algo.tensor_expr.op import Checked, Equation, Op
 from ..algo.tensor_expr.reducers import EXTREMES
 from .assemble import assemble, known_types
@@ -77,6 +89,7 @@ class _Reverse:
     def __init__(self, op: Op, wrt: tuple[str, ...], saved: tuple[str, ...]) -> None:
         self.op, self.wrt, self.saved = op, wrt, saved
         self.checked: Checked = check(op)
+        self._refuse_folds()
         self.normal: Normal = normal(self.checked)
         self.taken = {*self.normal.shapes, *self.checked.sizes}
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
@@ -117,6 +130,17 @@ class _Reverse:
                 found.seed = Access(self.seeds[tensor], found.lhs)
             self.cotangents[tensor] = found
         return found
+
+    def _refuse_folds(self) -> None:
+        """Reducers of the user's own have no derivative rule."""
+        for number, eq in enumerate(self.op.equations):
+            part = next((part for e in walk(eq.rhs) if (part := part_of(e)) is not None), None)
+            if part is not None:
+                raise GradientError(
+                    f"gradient of {self.op.name} by {', '.join(self.wrt)}: {eq.tensor} is reduced "
+                    f"by {part}, a reducer of the user's own, which cannot be differentiated yet; "
+                    f"write it with sum, prod, max and min{located(self.op, number)}"
+                )
 
     def _refuse_indices(self) -> None:
         """An operator that gives nothing but indices has no gradient."""

@@ -27,6 +27,7 @@ from .expr import (
     transform,
     walk,
 )
+from .folds import groups
 from .op import Equation, Op, Param
 
 
@@ -77,7 +78,8 @@ def compose(
                 dims = fixed.get(outside) or list(map(rename.expr, extents[param.name]))
                 found = inputs.setdefault(outside, _Input(tensors[position][param.name], dims))
                 found.dtype = found.dtype or param.type.dtype
-        equations += [rename.equation(eq) for eq in part.op.equations]
+        for group in groups(part.op.equations):
+            equations += rename.equations([part.op.equations[n] for n in group])
         own = {eq.tensor for eq in part.op.equations}
         for tensor, shape in part.op.shapes.items():
             if tensor in own:
@@ -272,9 +274,11 @@ class _Rename:
         """A renamed expression without indices of its own that could collide."""
         return self._apply(expr, {})
 
-    def equation(self, eq: Equation) -> Equation:
-        """The equation under the new names."""
-        roots = [*eq.lhs, eq.rhs, *eq.ranges, *([] if eq.where is None else [eq.where])]
+    def equations(self, together: Sequence[Equation]) -> list[Equation]:
+        """One equation, or those of a joint reduction, under the new names."""
+        roots: list[Expr] = []
+        for eq in together:
+            roots += [*eq.lhs, eq.rhs, *eq.ranges, *([] if eq.where is None else [eq.where])]
         used = dict.fromkeys(name for root in roots for name in indices_of(root))
         for root in roots:
             for item in walk(root):
@@ -284,6 +288,9 @@ class _Rename:
                     used.setdefault(item.index)
         busy = self.taken | set(used)
         indices = {name: _fresh(name, busy) for name in used if name in self.taken}
+        return [self._renamed(eq, indices) for eq in together]
+
+    def _renamed(self, eq: Equation, indices: Mapping[str, str]) -> Equation:
         ranges = tuple(self._apply(r, indices) for r in eq.ranges)
         return Equation(
             self.tensors[eq.tensor],

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..node import node
-from .expr import Const, Expr, Reduce, accesses
+from .expr import Cast, Const, Expr, Reduce, accesses
 
 if TYPE_CHECKING:
     from .op import Equation, Op
@@ -90,6 +90,19 @@ def part_of(expr: Expr) -> Part | None:
     if isinstance(expr, Reduce) and isinstance(expr.reducer, Part):
         return expr.reducer
     return None
+
+
+def folded(reduce: Reduce) -> Fold:
+    """The fold that a reduction is a component of."""
+    assert isinstance(reduce.reducer, Part)
+    return reduce.reducer.fold
+
+
+def uncast(typed: Expr) -> Reduce:
+    """The reduction that a typed right side is, but for a cast of its result."""
+    reduce = typed.arg if isinstance(typed, Cast) else typed
+    assert isinstance(reduce, Reduce)
+    return reduce
 
 
 def is_joint(expr: Expr) -> bool:

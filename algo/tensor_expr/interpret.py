@@ -210,13 +210,6 @@ def _typed(eq: Equation, env: Mapping[str, DType]) -> Equation:
     )
 
 
-def _reduction(typed: Expr) -> Reduce:
-    """The reduction that a typed right side is, below its cast."""
-    reduce = typed.arg if isinstance(typed, Cast) else typed
-    assert isinstance(reduce, Reduce)
-    return reduce
-
-
 def _active(positions: list[Array], value: Array, box: Box) -> tuple[tuple[Array, ...], Array]:
     """Positions and values of the instances that exist."""
     if box.mask is None:

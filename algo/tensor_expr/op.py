@@ -181,6 +181,19 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """When a stage touches the cells of a fold, which are written again and again.
+
+    Of two accesses to one cell by stages of the same fold, the one with the lexicographically
+    lesser `at`, over the stage's indices, comes first: 0 of an initial value, 1 and the instance of
+    an update, 2 of what reads the result. Whatever else reads such a cell comes after all writes.
+    """
+
+    fold: str
+    at: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One statement of a typed operator: for all `ranges` where `where`: tensor[lhs] = value.
 
@@ -194,6 +207,7 @@ class Stage:
     by position: 0 for a nest of its own, 2 for C.update under the loops i and j of C.init.
     `loops` are the values of its loops, outermost first; none where those are the indices of its
     ranges.
+    With a `turn` the stage is one of a fold (a user's reducer) and may write its cells repeatedly.
     """
 
     name: str
@@ -206,6 +220,7 @@ class Stage:
     loc: Loc | None
     joined: int = 0
     loops: tuple[Expr, ...] = ()
+    turn: Turn | None = None
 
     @property
     def values(self) -> tuple[Expr, ...]:

@@ -34,10 +34,20 @@ from .expr import (
     substitute,
     walk,
 )
+from .fold_stages import Member, end, loops, start, updates
+from .folds import Fold, Part, folded, is_joint, order, part_of, uncast
 from .joined import parts
-from .op import Checked, Equation, Kernel, Stage, Tensor
+from .op import Checked, Equation, Kernel, Stage, Tensor, Turn
 from .reducers import EXTREMES, REDUCERS
-from .types import cast, dtype_of, elaborate, elaborate_condition, elaborate_index, infer
+from .types import (
+    cast,
+    dtype_of,
+    elaborate,
+    elaborate_condition,
+    elaborate_index,
+    infer,
+    typed_rhs,
+)
 from .uses import holding, map_exprs
 
 
@@ -88,6 +98,10 @@ class _Maker:
             bases.append(f"{eq.tensor}.{part[eq.tensor]}" if several else eq.tensor)
         stages: list[Stage] = []
         for steps in parts(self.checked.steps, 0):
+            first = self.checked.equations[steps[0].equation]
+            if is_joint(first.rhs):
+                stages += self._joint(steps[0].equation)
+                continue
             equations = [map_exprs(self.checked.equations[s.equation], self._bound) for s in steps]
             self.common = Common({eq.tensor for eq in equations} if steps[0].carries else set())
             for n, (step, eq) in enumerate(zip(steps, equations, strict=True)):
@@ -126,7 +140,6 @@ class _Maker:
             return
         written, alone = own
         reduction = self._scalar(written, scope)
-        reducer = REDUCERS[reduction.reducer]
         acc = self._accumulator_type(reduction)
         body = self._hoist_inside(reduction, scope)
         if alone and acc is self.env[eq.tensor]:
@@ -136,15 +149,88 @@ class _Maker:
             target, init_where = f"{self.base}.acc", None
             place = self._temporary(target, acc, list(ranges), ranges)
             self.common.own(target)
-        self._stage(
-            f"{self.base}.init", target, eq.ranges, init_where, place,
-            Const(reducer.identity(acc), acc),
-        )  # fmt: skip
-        self._update(f"{self.base}.update", target, place, reduction, body, acc, scope)
+        self._reduce(self.base, target, place, eq.ranges, reduction, body, acc, scope, init_where)
         if target != eq.tensor:
             result = _replaced(rhs, written, Access(target, place))
             value = cast(result, self.env[eq.tensor], self.env)
-            self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value)
+            last = self.stages[-1].turn
+            turn = None if last is None else end(last)
+            self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value, turn=turn)
+
+    def _joint(self, number: int) -> list[Stage]:
+        """The stages of a joint reduction, whose equations share the loops of their instances."""
+        part = part_of(self.checked.equations[number].rhs)
+        assert part is not None
+        if part.number > 0:
+            return []  # they are there with those of the first
+        every = self.checked.equations[number : number + len(part.fold.combine)]
+        members = [map_exprs(eq, self._bound) for eq in every]
+        self.common, self.loc = Common(set()), self.checked.op.location(number)
+        made: list[Member] = []
+        reduces = [uncast(typed_rhs(eq, self.env)) for eq in members]
+        for eq, reduce in zip(members, reduces, strict=True):
+            self.base, acc = eq.tensor, self._accumulator_type(reduce)
+            ranges = {r.index: r for r in eq.ranges}
+            body = self._hoist_inside(reduce, _Scope(ranges, ()))
+            target, place = eq.tensor, eq.lhs
+            if acc is not self.env[eq.tensor]:
+                target = f"{eq.tensor}.acc"
+                place = self._temporary(target, acc, list(ranges), ranges)
+            made.append(Member(eq.tensor, target, place, eq.ranges, acc, body))
+        first = reduces[0]
+        self._fold(folded(first), made, first.ranges, conjuncts(first.where))
+        turn = self.stages[-1].turn
+        assert turn is not None
+        for eq, member, (shared, rest) in zip(members, made, loops(made), strict=True):
+            if member.tensor != eq.tensor:
+                value = cast(member.cell, self.env[eq.tensor], self.env)
+                name = f"{member.stem}.final"
+                self._stage(
+                    name, eq.tensor, (*shared, *rest), None, eq.lhs, value,
+                    turn=end(turn),
+                )  # fmt: skip
+        stages, self.stages = self.stages, []
+        return stages
+
+    def _fold(
+        self,
+        fold: Fold,
+        members: Sequence[Member],
+        reduced: Sequence[Range],
+        conditions: Sequence[Expr],
+    ) -> None:
+        """The stages of a fold from the identity to its last instance."""
+        kept: dict[int, Access] = {}
+        for n in order(fold)[1]:
+            ranges = {r.index: r for r in (*members[n].ranges, *reduced)}
+            name = self._unique(f"{members[n].stem}.new")
+            place = self._temporary(name, members[n].acc, list(ranges), ranges)
+            kept[n] = Access(name, place)
+        stages = [*start(fold, members), *updates(fold, members, reduced, conditions, kept)]
+        for w in stages:
+            self._stage(w.name, w.tensor, w.ranges, w.where, w.lhs, w.value, turn=w.turn)
+
+    def _reduce(
+        self,
+        stem: str,
+        target: str,
+        place: tuple[Expr, ...],
+        ranges: tuple[Range, ...],
+        reduction: Reduce,
+        body: Expr,
+        acc: DType,
+        scope: _Scope,
+        where: Expr | None = None,
+    ) -> None:
+        """The stages of a reduction up to its last update; `where` says which cells there are."""
+        if isinstance(reduction.reducer, Part):
+            member = Member(stem, target, place, ranges, acc, body, where)
+            conditions = [*scope.guards, *conjuncts(reduction.where)]
+            self._fold(reduction.reducer.fold, [member], reduction.ranges, conditions)
+            return
+        identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
+        self._stage(f"{stem}.init", target, ranges, where, place, identity)
+        self._update(f"{stem}.update", target, place, reduction, body, acc, scope)
 
     def _accumulation(self, eq: Equation, lhs: tuple[Expr, ...], rhs: Expr, scope: _Scope) -> None:
         assert eq.reducer is not None
@@ -185,6 +271,7 @@ class _Maker:
         where: Expr | None = None
         for condition in dict.fromkeys(c for c in conditions if is_affine(c)):
             where = both(where, condition)
+        assert isinstance(reduction.reducer, str)
         identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
         for condition in reversed([c for c in conditions if not is_affine(c)]):
             body = Call("where", (condition, body, identity))
@@ -258,9 +345,7 @@ class _Maker:
         name = self._unique(name)
         place = self._temporary(name, acc, outer, ranges)
         self.common.temporary(name, (reduction, *scope.guards))
-        identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
-        self._stage(f"{name}.init", name, tuple(ranges.values()), None, place, identity)
-        self._update(f"{name}.update", name, place, reduction, body, acc, narrowed)
+        self._reduce(name, name, place, tuple(ranges.values()), reduction, body, acc, narrowed)
         self.shared[key] = Access(name, place)
         return self.shared[key]
 
@@ -357,18 +442,23 @@ class _Maker:
         lhs: tuple[Expr, ...],
         value: Expr,
         reducer: str | None = None,
+        turn: Turn | None = None,
     ) -> None:
         joined = 0
         before = self.stages[-1] if self.stages else None
         stem, _, part = name.rpartition(".")
-        if part in ("update", "final") and before is not None and before.name.startswith(stem):
+        if turn is not None:
+            last = None if before is None else before.turn
+            if before is not None and last is not None and last.fold == turn.fold:
+                joined = _common(before.ranges, ranges)
+        elif part in ("update", "final") and before is not None and before.name.startswith(stem):
             joined = _common(before.ranges, ranges)
             if before.joined:
                 joined = min(joined, before.joined)
         self.stages.append(
             Stage(
                 name, tensor, ranges, where, lhs, value, reducer, self.loc, joined,
-                self.common.loops(ranges),
+                self.common.loops(ranges), turn,
             )
         )  # fmt: skip
 

@@ -34,6 +34,7 @@ from ...algo.tensor_expr.expr import (
     children,
     walk,
 )
+from ...algo.tensor_expr.folds import Part
 from ...algo.tensor_expr.op import Checked, Equation, Op
 from ...algo.tensor_expr.printer import print_expr
 from ...algo.tensor_expr.reducers import EXTREMES, REDUCERS
@@ -315,6 +316,10 @@ class _Analysis:
         body = self._value(expr.body)
         if expr.where is not None:
             body = self._joined(body, self._value(expr.where))
+        if isinstance(expr.reducer, Part):
+            if bound or isinstance(body, Partial):
+                raise Refused(f"{expr.reducer}, a user's reducer, combines over {self.symbol}")
+            return body
         if expr.reducer in EXTREMES and (bound or isinstance(body, Partial)):
             raise Refused(f"{expr.reducer} over a split {self.symbol} gives indices of parts")
         if len(bound) > 1:

@@ -6,7 +6,7 @@ What the analytic model and the tuner's sketches know about an operator. Sizes a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,7 +32,15 @@ class Group:
     @cached_property
     def main(self) -> Stage:
         """The stage that does the work."""
+        if self.fold is not None:
+            return max(self.stages, key=lambda s: len(s.ranges))
         return next((s for s in self.stages if s.reducer is not None), self.stages[0])
+
+    @cached_property
+    def fold(self) -> str | None:
+        """What the nest is called if it combines instances in order, by a user's reducer."""
+        turn = self.stages[0].turn
+        return None if turn is None else turn.fold
 
     @cached_property
     def outs(self) -> tuple[str, ...]:
@@ -136,12 +144,22 @@ def groups(kernel: Kernel) -> list[Group]:
     shapes = {t.name: tuple(_int(e) for e in t.shape) for t in kernel.tensors.values()}
     found: list[list[Stage]] = []
     for stage in kernel.stages:
-        if found and stem(found[-1][0].name) == stem(stage.name) != stage.name:
+        last = found[-1][0] if found else None
+        turns = (last and last.turn, stage.turn)
+        if last is not None and (
+            stem(last.name) == stem(stage.name) != stage.name
+            or (turns[0] and turns[1] and turns[0].fold == turns[1].fold)
+        ):
             found[-1].append(stage)
         else:
             found.append([stage])
     sizes = {t.name: t.dtype.itemsize for t in kernel.tensors.values()}
-    return [Group(stem(stages[0].name), tuple(stages), shapes, sizes) for stages in found]
+    return [Group(_name(stages), tuple(stages), shapes, sizes) for stages in found]
+
+
+def _name(stages: Sequence[Stage]) -> str:
+    turn = stages[0].turn
+    return stem(stages[0].name) if turn is None else turn.fold
 
 
 def stem(name: str) -> str:

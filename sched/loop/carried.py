@@ -5,17 +5,18 @@ A refusal shows one pair of instances, the lexicographically first under the sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.build import all_of, any_of, compare
 from ...algo.tensor_expr.expr import Access, Expr
-from .dependences import Dependence, dependences
+from .dependences import Dependence, dependences, folding
 from .names import index_of
 from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
 from .relations import differ, from_data, same_element, second
-from .storage import reads
+from .storage import in_coordinates, reads
 from .tree import around_loop, around_stmt
 from .witness import Pair, at, element, first_pair, instance, value
 
@@ -32,19 +33,30 @@ def check_order(before: Nest, after: Nest, who: str) -> None:
 def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
     """Raises unless the source runs before the destination, within one copy of the storage."""
     src, dst = nest.stmts[dep.src], nest.stmts[dep.dst]
+    writer = dst if dep.first == "reads" else src
     # The reader is the first of the pair, so that the witness is the first reader that is wrong.
     order = relative(nest.tree, dst.name, src.name)
     wrong = [*same_element(dep.touched, dep.written, src.dims), *dep.guards]
-    wrong += [same_iteration(loop, dst, src) for loop in _storage_loops(nest, src, order.loops)]
+    wrong += [same_iteration(loop, dst, src) for loop in _storage_loops(nest, writer, order.loops)]
+    if dep.turns is not None:
+        wrong.append(_earlier(*dep.turns, src.dims))
     wrong.append(runs_before(order, dst, src, or_same=True))
     found = first_pair(dst, src, wrong, who)
     if found is not None:
         early = instance(dst, found.first, found.sizes)
         cell = element(dep.tensor, dep.touched, found.first, found.sizes)
         late = instance(src, found.second, found.sizes)
-        does = "updates" if src.reducer else "writes"
+        does = "updates" if src.reducer else dep.first
         cause = "it is written" if late == cell else f"{late} {does} it"
         raise ScheduleError(f"{who}: {early} {dep.kind} {cell} before {cause}{at(dst)}")
+
+
+def _earlier(src: Sequence[Expr], dst: Sequence[Expr], dims: tuple[str, ...]) -> Expr:
+    """The condition that the turn of `src`, the second with these dims, is before that of `dst`."""
+    pairs = [(second(a, dims), b) for a, b in zip(src, dst, strict=False)]
+    equal = [compare("eq", a, b) for a, b in pairs]
+    ways = [all_of([*equal[:n], compare("lt", a, b)]) for n, (a, b) in enumerate(pairs)]
+    return any_of(ways)
 
 
 def _storage_loops(nest: Nest, src: Stmt, shared: tuple[Loop, ...]) -> list[Loop]:
@@ -56,7 +68,10 @@ def _storage_loops(nest: Nest, src: Stmt, shared: tuple[Loop, ...]) -> list[Loop
 
 @dataclass(frozen=True)
 class Touch:
-    """One access of a statement to a buffer; `kind` is read, write or update."""
+    """One access of a statement to a buffer; `kind` is read, write, update or fold.
+
+    A fold is the write of a statement that combines into cells and reads them itself.
+    """
 
     stmt: Stmt
     cell: tuple[Expr, ...]
@@ -67,13 +82,15 @@ class Touch:
 def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
     """The accesses under a loop to each buffer that its iterations share."""
     within = [nest.stmts[name] for name in leaves(loop)]
+    folds = folding(nest.kernel.stages)
     for buffer in nest.buffers.values():
         if _private_to(nest, buffer.at, loop):
             continue
         found: list[Touch] = []
         for stmt in within:
             if stmt.buffer == buffer.name:
-                found.append(Touch(stmt, stmt.lhs, "update" if stmt.reducer else "write"))
+                plain = "fold" if stmt.name in folds else "write"
+                found.append(Touch(stmt, stmt.lhs, "update" if stmt.reducer else plain))
             found += [
                 Touch(stmt, r.indices, "read", r.guards)
                 for r in reads(stmt)
@@ -120,7 +137,7 @@ def _sentence(tensor: str, loop: Loop, a: Touch, b: Touch, pair: Pair) -> str:
     cell = element(tensor, a.cell, pair.first, pair.sizes)
     if "?" in cell:
         cell = f"an element of {tensor}, chosen by data,"
-    verb = {"write": "written", "update": "updated", "read": "read"}
+    verb = {"write": "written", "update": "updated", "fold": "updated", "read": "read"}
     if a.kind == b.kind:
         return f"{cell} is {verb[a.kind]} by {index}={one} and by {index}={two}{at(a.stmt)}"
     return (
@@ -163,6 +180,9 @@ def _remedy(nest: Nest, loop: Loop, found: str, who: str) -> str:
     if loop.kind != "serial":
         return f"loop {loop.name} is {loop.kind}: its iterations run at once"
     instead = f"{verb} on {' or '.join(free)}" if free else ""
+    if _folds_over(nest, loop):
+        rfactor = f"use rfactor({index_of(loop.name)})"
+        return f"{rfactor}, or {instead}" if instead else rfactor
     if "updated by" in found and "and by" in found and not _combines(nest, loop):
         index = index_of(loop.name)
         ways = f"use rfactor({index})"
@@ -181,6 +201,13 @@ def _combines(nest: Nest, loop: Loop) -> bool:
         and stmt.value.tensor.startswith(f"{stmt.name.removesuffix('.update')}.rf")
         for stmt in updates
     )
+
+
+def _folds_over(nest: Nest, loop: Loop) -> bool:
+    """Does a statement under the loop combine what its iterations give, in order?"""
+    names = set(leaves(loop)) & folding(nest.kernel.stages)
+    stmts = [nest.stmts[name] for name in names]
+    return any(in_coordinates(loop.values[s.name], s.lhs, s) is None for s in stmts)
 
 
 def _candidates(nest: Nest, loop: Loop) -> list[Loop]:

@@ -53,6 +53,8 @@ def _lanes(made: Kernel, group: Group, machine: Machine) -> int:
 
 
 def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:
+    if group.fold is not None:
+        return _combining(group, join, lanes, machine)
     merge = () if join or group.reds else _merge(group, lanes)
     if merge:
         return _walk(group, merge, lanes, machine)
@@ -69,6 +71,14 @@ def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Mac
         chunk = _chunk(group.extents[vector], machine)
         return Choice(vector=vector, outer=vector, chunk=chunk)
     return Choice(vector=vector, vectors=vectors, tile=tile, outer=outer)
+
+
+def _combining(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:
+    """A fold keeps the order of its instances: lanes go along an index of its widest component."""
+    own = [i for i in group.reds if Index(i) in group.main.lhs and group.extents[i] > 1]
+    vector = own[-1] if own else None
+    outer = None if join else _outer(group, None, lanes if own else 1, machine)
+    return Choice(vector=vector, outer=outer, join=join)
 
 
 def _merge(group: Group, lanes: int) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ def _owner(stages: Sequence[Stage], own: set[str]) -> tuple[str, Stage]:
     first equation in it, whose temporaries may come before.
     """
     whose = next((stage for stage in stages if stage.tensor in own), stages[0])
+    if len(stages) > 1 and whose.turn is not None:
+        return whose.turn.fold, whose
     stem, _, part = whose.name.rpartition(".")
     several = len(stages) > 1
     reduces = part == "update" or (several and part in ("init", "final"))

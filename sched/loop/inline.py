@@ -61,7 +61,7 @@ class Inline(Primitive):
         stages = [s for s in nest.kernel.stages if s.tensor == self.stage]
         stage = stages[0]
         loc = at(nest.stmts[stage.name])
-        if stage.reducer is not None or any(s.reducer is not None for s in stages):
+        if any(s.reducer is not None or s.turn is not None for s in stages):
             raise ScheduleError(
                 f"{self.who}: {self.stage} is a reduction{loc}, which has no one expression; use "
                 "compute_at instead"

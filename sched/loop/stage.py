@@ -12,6 +12,7 @@ from ...algo.tensor_expr.expr import Access, Expr, transform
 from .arguments import Rule
 from .carried import check_marks
 from .copies import copy, mirrored, plain
+from .dependences import folding
 from .flow import check_flow
 from .layout import dimension_names, parse_layout
 from .names import find_loop
@@ -126,7 +127,8 @@ class Stage(Primitive):
             ends = (new, old.name)
             wanted = list(_wanted(old.name, inner))
             # What the same iteration writes once is there without a copy.
-            made = [(s, s.lhs) for s in writers if s.reducer is None]
+            folds = folding(nest.kernel.stages)
+            made = [(s, s.lhs) for s in writers if s.reducer is None and s.name not in folds]
             stmts[label], tree = copy(
                 nest, label, ends, wanted, around, shape, names, self.who, made
             )
