@@ -79,7 +79,7 @@ def op(
     if definition is None:
         return lambda function: op(function, name=name, returns=returns)
     if isinstance(definition, str):
-        folds = {name: reducer.fold for name, reducer in (reducers or {}).items()}
+        folds = {name: reducer.fold.called(name) for name, reducer in (reducers or {}).items()}
         made = parse(definition, name=name, returns=returns, loc=caller(), reducers=folds)
     else:
         made = trace(definition, name=name)

@@ -41,6 +41,12 @@ class Fold:
     def __str__(self) -> str:
         return self.name
 
+    def called(self, name: str) -> Fold:
+        """The same under another name."""
+        return Fold(
+            name, self.left, self.right, self.combine, self.identity, self.commutative, self.lift
+        )
+
     def needs(self, number: int) -> tuple[int, ...]:
         """The other components whose values one component is combined from, in order."""
         return _needs(self)[number]

@@ -24,6 +24,7 @@ def unified(drafts: Sequence[Draft]) -> list[Draft]:
     out: list[Draft] = []
     while len(out) < len(drafts):
         draft = drafts[len(out)]
+        _check_types(draft)
         part = part_of(draft.rhs)
         if part is None or not is_joint(draft.rhs):
             lost = next((e for e in walk(draft.rhs) if is_joint(e)), None)
@@ -45,6 +46,16 @@ def unified(drafts: Sequence[Draft]) -> list[Draft]:
                 draft.tensor,
             )
     return out
+
+
+def _check_types(draft: Draft) -> None:
+    for item in walk(draft.rhs):
+        if part_of(item) is not None and isinstance(item, Reduce) and item.dtype is not None:
+            raise draft.error(
+                f"{item.reducer} keeps the types of what it combines; to have another type cast "
+                f"that: {item.dtype}(...)",
+                str(item.reducer),
+            )
 
 
 def _alone(draft: Draft, part: object) -> Exception:

@@ -32,10 +32,7 @@ def with_own_names(equations: Iterable[Equation]) -> tuple[list[Equation], list[
                 while name in taken:
                     count, name = count + 1, f"{fold.name}_{count}"
                 taken.add(name)
-                named[fold] = Fold(
-                    name, fold.left, fold.right, fold.combine, fold.identity, fold.commutative,
-                    fold.lift,
-                )  # fmt: skip
+                named[fold] = fold.called(name)
     if all(old is new for old, new in named.items()):
         return equations, list(named)
 

@@ -23,7 +23,6 @@ from .expr import (
     indices_of,
     walk,
 )
-from .folds import part_of
 from .joint import unified
 from .lexer import fail
 from .op import Equation, Op, Param
@@ -106,12 +105,6 @@ def _equation(draft: Draft) -> Equation:
     for item in walk(bound.rhs):
         if isinstance(item, Reduce) and item.reducer in EXTREMES:
             _check_extreme(draft, item)
-        if part_of(item) is not None and isinstance(item, Reduce) and item.dtype is not None:
-            raise draft.error(
-                f"{item.reducer} keeps the types of what it combines; to have another type cast "
-                f"that: {item.dtype}(...)",
-                str(item.reducer),
-            )
     where: Expr | None = None
     for condition in bound.conditions:
         where = condition if where is None else Call("and", (where, condition))

@@ -25,6 +25,17 @@ def base(name: str) -> str:
     return ".".join([*stage, index])
 
 
+def origin(nest: Nest, name: str) -> str:
+    """`base`, where the results of one fold have one: `s.init.ii` is a copy of `o.ii` too."""
+    folds = {
+        base(f"{stage.name}.")[:-1]: stage.turn.fold
+        for stage in nest.kernel.stages
+        if stage.turn is not None
+    }
+    stem, _, index = base(name).rpartition(".")
+    return f"{base(folds[stem] + '.')[:-1]}.{index}" if stem in folds else base(name)
+
+
 def index_of(name: str) -> str:
     """The last component of a loop's name."""
     return name.rpartition(".")[2]
@@ -46,7 +57,7 @@ def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
     found = computing or found
     if not found:
         raise ScheduleError(f"{who}: there is no loop {name}{suggest(name, everything)}")
-    if len({base(loop.name) for loop in found}) > 1:
+    if len({origin(nest, loop.name) for loop in found}) > 1:
         listed = ", ".join(loop.name for loop in found)
         raise ScheduleError(f"{who}: {name} may mean {listed}; write the full name of one")
     return found
@@ -55,7 +66,7 @@ def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
 def find_loop(nest: Nest, name: str, who: str) -> Loop:
     """The one loop that `name` means; of distributed copies, the original."""
     found = find_loops(nest, name, who)
-    return next((loop for loop in found if loop.name == base(loop.name)), found[0])
+    return next((loop for loop in found if loop.name == origin(nest, loop.name)), found[0])
 
 
 def suggest(name: str, everything: list[Loop]) -> str:
