@@ -207,7 +207,8 @@ REFUSALS: list[tuple[str, Sequence[tuple[Any, ...]], str]] = [
     (
         "attention",
         [("parallel", "j")],
-        "parallel(j): m[0] is read by j=0 and updated by j=1; use rfactor(j), or parallel on i or d",
+        "parallel(j): m[0] is read by j=0 and updated by j=1; use rfactor(j), or parallel on i or "
+        "d",
     ),
     (
         "absmax",

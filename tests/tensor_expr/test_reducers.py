@@ -41,7 +41,8 @@ def attention(S: Any, V: Any) -> Any:
 
 TEXT = """attention(S, V) -> y:
     reducer online(a0, a1, a2; b0, b1, b2) = max(a0, b0), a1 * exp(a0 - max(a0, b0)) + \
-b1 * exp(b0 - max(a0, b0)), a2 * exp(a0 - max(a0, b0)) + b2 * exp(b0 - max(a0, b0)) from -inf, 0.0, 0.0
+b1 * exp(b0 - max(a0, b0)), a2 * exp(a0 - max(a0, b0)) + b2 * exp(b0 - max(a0, b0)) \
+from -inf, 0.0, 0.0
     m[i], s[i], o[i,d] = online(S[i,j], 1.0, V[j,d])
     y[i,d] = o[i,d] / s[i]"""
 
@@ -56,7 +57,8 @@ def test_the_text_spells_its_reducers_out() -> None:
 TEXTS = [
     "reducer absmax(a; b) = max(abs(a), abs(b)) from 0.0\ny[i] = absmax(x[i,j]) + 1",
     "reducer f(a; b) = a + b from 0.0\ny[i] = f(x[i,j], where=j < i) * f(z[k]) where j in 1:J",
-    "reducer p(a, c; b, e) = a * b, c + e from 1.0, 0.0 ordered\nu[i], v[i] = p(x[i,j], sum(w[j,k]))",
+    "reducer p(a, c; b, e) = a * b, c + e from 1.0, 0.0 ordered\n"
+    "u[i], v[i] = p(x[i,j], sum(w[j,k]))",
     "reducer p(a, c; b, e) = a * b, c + e from 1, 0\nu[], v[] = p(2, k, over=(k in 0:4,))",
     "reducer p(a, c; b, e) = a * b, c + e from 1, 0\n"
     "u[i], v[i] = p(x[j], j, where=j <= i) where i in 0:J",
