@@ -41,6 +41,10 @@ class Context:
         text = f" {' and '.join(conditions)}" if conditions else ""
         return isl.parse_set(f"{self.prefix}{{ :{text} }}")
 
+    def is_empty(self) -> bool:
+        """Can the symbols have no value at all?"""
+        return isl.is_empty(self.params) is isl.Answer.YES
+
     @property
     def prefix(self) -> str:
         """`[B, N] -> `, with which isl's text about the symbols begins."""

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from ..algo import isl
 from ..algo.errors import ScheduleError, UnsupportedError
 from ..algo.isl import raw
-from ..algo.tensor_expr.expr import Expr, accesses
+from ..algo.tensor_expr.affine import normalize
+from ..algo.tensor_expr.build import const
+from ..algo.tensor_expr.expr import Call, Expr, Size, accesses, substitute
 from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest
 from . import ir, passes
@@ -47,9 +49,33 @@ def translate(
     """The function as isl's AST says it, before any pass."""
     context = context_of(nest)
     lengths = Lengths(context)
-    body, stored = _code(nest, name, strides, context, lengths)
+    body, stored = _versions(nest, nest.versions, name, strides, context, lengths)
     params = (*_params(nest, stored), *parameters(context))
     return ir.Function(name, params, bound(context, lengths, body))
+
+
+def _versions(
+    nest: Nest,
+    versions: tuple[Expr, ...],
+    name: str,
+    strides: Mapping[str, tuple[int, ...]] | None,
+    context: Context,
+    lengths: Lengths,
+) -> tuple[ir.Stmt, Mapping[str, Window]]:
+    """The code for each of the conditions `versions`, and for no more sizes than there are."""
+    for n, version in enumerate(versions):
+        sizes: dict[Expr, Expr] = {Size(s): const(value) for s, value in nest.kernel.sizes.items()}
+        condition = normalize(substitute(version, sizes))
+        holds = context.given_too(condition)
+        fails = context.given_too(Call("not", (condition,)))
+        if holds.is_empty():
+            continue
+        if fails.is_empty():
+            break
+        then, stored = _code(nest, name, strides, holds, lengths)
+        orelse, _ = _versions(nest, versions[n + 1 :], name, strides, fails, lengths)
+        return ir.If(substitute(condition, context.values), then, orelse), stored
+    return _code(nest, name, strides, context, lengths)
 
 
 def _code(
@@ -62,7 +88,7 @@ def _code(
     """What runs the nest in a context, and where its buffers lie."""
     try:
         with isl.quota(QUOTA):
-            stored = windows(nest, lengths, strides)
+            stored = windows(nest, context, lengths, strides)
             body, visits = _generate(nest, stored, {}, context)
         if not complete(nest, visits, context):
             with isl.quota(QUOTA):

@@ -66,10 +66,12 @@ class Window:
 
 
 def windows(
-    nest: Nest, lengths: Lengths, strides: Mapping[str, tuple[int, ...]] | None = None
+    nest: Nest,
+    context: Context,
+    lengths: Lengths,
+    strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, Window]:
-    """The storage of every buffer that a nest uses, its sizes bound or in the context of
-    `lengths`.
+    """The storage of every buffer that a nest uses, its sizes bound or in the context.
 
     `strides` gives parameters that are not dense (in elements), by name. Call it inside a quota.
     """
@@ -77,7 +79,7 @@ def windows(
     return {
         name: _param(nest, buffer, lengths, (strides or {}).get(name))
         if buffer.scope == "param"
-        else _window(nest, buffer, lengths)
+        else _window(nest, buffer, context, lengths)
         for name, buffer in nest.buffers.items()
         if buffer.scope == "param" or users[name]
     }
@@ -107,7 +109,7 @@ def _param(nest: Nest, buffer: Buffer, lengths: Lengths, strides: tuple[int, ...
     return Window(stored, (Const(0),) * buffer.rank, {}, None)
 
 
-def _window(nest: Nest, buffer: Buffer, lengths: Lengths) -> Window:
+def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> Window:
     around = _around(nest, buffer)
     shape: list[int] | None = None
     if buffer.tensor in nest.kernel.tensors:
@@ -115,7 +117,7 @@ def _window(nest: Nest, buffer: Buffer, lengths: Lengths) -> Window:
     origins: list[Expr] = []
     extents: list[int] = []
     for dim in range(buffer.rank):
-        touched = _touched(nest, buffer, dim, around, lengths.context)
+        touched = _touched(nest, buffer, dim, around, context)
         if touched is None:
             if shape is None:
                 raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")

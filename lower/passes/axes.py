@@ -33,6 +33,7 @@ from ..ir import (
     Let,
     Stmt,
     block,
+    contiguous,
     rebuild,
     substitute,
     walk,
@@ -192,7 +193,7 @@ class _Thread:
                             f"thread axis, so no other thread sees it; stage it at a loop outside "
                             f"of those"
                         )
-                    self.shared.append(buffer)
+                    self.share(buffer)
                     inner = self.convert(body, have, guard, loops)
                     self.check_blocks(buffer, inner, have, loops)
                     return inner
@@ -210,6 +211,15 @@ class _Thread:
                     return private(buffer, inner, [self.names[a] for a in missing], around)
                 return Alloc(buffer, inner)
         return rebuild(stmt, lambda s: self.convert(s, have, guard, loops))
+
+    def share(self, buffer: Buffer) -> None:
+        """A shared buffer of the block; versions for some sizes have it in common."""
+        for n, other in enumerate(self.shared):
+            if other.name == buffer.name:
+                shape = tuple(map(max, other.shape, buffer.shape))
+                self.shared[n] = with_(buffer, shape=shape, strides=contiguous(shape))
+                return
+        self.shared.append(buffer)
 
     def check_blocks(
         self, buffer: Buffer, inner: Stmt, have: frozenset[str], loops: tuple[For, ...]

@@ -111,12 +111,17 @@ Tree = Leaf | Seq | Loop
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """What the primitives map to each other. `tree` covers every statement exactly once."""
+    """What the primitives map to each other. `tree` covers every statement exactly once.
+
+    `versions` are conditions on sizes: code is generated for each where no earlier one holds, and
+    once more for all other sizes.
+    """
 
     kernel: Kernel
     stmts: Mapping[str, Stmt]
     tree: Tree
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
+    versions: tuple[Expr, ...] = ()
 
 
 def leaves(tree: Tree) -> Iterator[str]:

@@ -171,7 +171,7 @@ class Rfactor(Primitive):
                 stmts[name] = stmt
         tensor = kernel.tensors[rf]
         buffers = {**nest.buffers, rf: Buffer(rf, rf, tensor.dtype, len(tensor.shape), "heap")}
-        return Nest(kernel, stmts, tree, buffers)
+        return replace(nest, kernel=kernel, stmts=stmts, tree=tree, buffers=buffers)
 
 
 def _stem(update: Stmt) -> str:

@@ -27,6 +27,7 @@ from .privatize import Privatize
 from .reorder import Reorder
 from .rfactor import Rfactor
 from .show import html, show
+from .specialize import Specialize
 from .split import Split, Tile
 from .stage import Stage
 from .store_at import StoreAt
@@ -215,6 +216,10 @@ class Schedule:
         """Starts a loop later with every iteration of a loop around it. See `Skew`."""
         return self.then(Skew(inner, outer, factor))
 
+    def specialize(self, condition: str) -> Schedule:
+        """A version of the nest for sizes with a condition: "N % 8 == 0". See `Specialize`."""
+        return self.then(Specialize(condition))
+
     def validate(self) -> None:
         """Checks the whole nest anew: dependences, concurrent loops, value flow."""
         validate(self.nest())
@@ -327,6 +332,7 @@ PRIMITIVES = {
         Reverse,
         Shift,
         Skew,
+        Specialize,
     )
 }
 """Every primitive by the name of its method; names that are not here are refused."""

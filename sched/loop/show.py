@@ -18,6 +18,7 @@ def show(nest: Nest) -> str:
     """The nest, one line a loop, buffer or statement."""
     lines = [_buffer(b) for b in nest.buffers.values() if b.scope != "param" and b.at is None]
     _tree(nest, nest.tree, 0, lines)
+    lines = [*(f"a version for {print_expr(cond)}" for cond in nest.versions), *lines]
     return "\n".join(lines)
 
 
