@@ -9,6 +9,8 @@ from typing import Any
 
 import diptych as dt
 import numpy as np
+from diptych.algo.tensor_expr.check import check
+from diptych.algo.tensor_expr.sizes import bind_sizes
 from diptych.sched.loop.schedule import Schedule
 from diptych.sched.loop.text import calls as calls_of
 from properties.memory import arranged, poisoned
@@ -42,7 +44,7 @@ def added(schedule: Schedule, step: str) -> Schedule:
 def draw(seed: int) -> Pair:
     """The pair of a seed; only `ScheduleError` may refuse a primitive."""
     rng = random.Random(seed)
-    pair = Pair(seed, Grammar(rng).draw())
+    pair = Pair(seed, _dynamic(Grammar(rng).draw(), random.Random(f"{seed} dynamic")))
     schedule = dt.op(pair.case.text).schedule()
     sizes = {extent for a in pair.case.inputs.values() for extent in a.shape}
     for _ in range(rng.choice(LENGTHS)):
@@ -61,6 +63,20 @@ def draw(seed: int) -> Pair:
         pair.uneven |= any(size % n for n in factors for size in sizes)
     assert Schedule.parse(schedule.op, schedule.text) == schedule, f"{pair}\nreplays otherwise"
     return pair
+
+
+def _dynamic(case: Case, rng: random.Random) -> Case:
+    """The case, in one of three with some of its sizes dynamic."""
+    op = dt.op(case.text)
+    sizes = bind_sizes(check(op), {name: a.shape for name, a in case.inputs.items()})
+    maxima = {
+        name: value + rng.choice((0, 1, 13))
+        for name, value in sizes.items()
+        if value and rng.random() < 0.7
+    }
+    if not maxima or rng.random() < 0.6:
+        return case
+    return Case(op.dynamic(**maxima).text, case.inputs, case.kinds | {"dynamic"})
 
 
 def _factors(call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Iterator[int]:

@@ -276,6 +276,14 @@ def reverse(v: View) -> str | None:
 
 
 @proposal(6)
+def specialize(v: View) -> str | None:
+    """A divisor or a bound of a size."""
+    size = v.one(list(v.nest.kernel.checked.sizes))
+    condition = v.rng.choice([" % 2 == 0", " % 4 == 0", " >= 8", " < 5"])
+    return size and f'"{size}{condition}"'
+
+
+@proposal(6)
 def shift(v: View) -> str | None:
     """A stage of a loop; one that shares the loop with others only where the view is wild."""
     alone = [loop for loop in v.serial if len({v.nest.stmts[s].buffer for s in leaves(loop)}) == 1]

@@ -76,6 +76,6 @@ def test_the_pairs_cover_the_space() -> None:
     assert counts["taken"] >= 0.6 * counts["proposed"]
     assert counts["length"] >= 4 * accepted
     assert counts["uneven"] >= 0.3 * accepted
-    assert {*PROPOSALS, *TERMS, *PLACES} <= set(seen)
+    assert {*PROPOSALS, *TERMS, *PLACES, "dynamic"} <= set(seen)
     rare = {name: n for name, n in seen.items() if n < 0.05 * accepted}
     assert not rare, (rare, counts)
