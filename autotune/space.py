@@ -31,7 +31,9 @@ class LoopSpace:
     def __init__(
         self, op: Op, dtypes: Mapping[str, DType], sizes: Mapping[str, int], machine: Machine
     ) -> None:
-        self.op, self.dtypes, self.sizes, self.machine = op, dtypes, sizes, machine
+        self.op, self.dtypes, self.machine = op, dtypes, machine
+        # A dynamic size is measured at one value, and stays a symbol in every candidate.
+        self.sizes = {name: n for name, n in sizes.items() if name not in op.maxima}
         self.groups = groups(kernel(check(op), dtypes, sizes))
         self.first: Point = dict(choose(op, dtypes, sizes, machine).choices)
         self._texts: dict[str, str | None] = {}
