@@ -35,7 +35,7 @@ HEAD = """# Operators
 Common layers and kernels of machine learning, imaging and science, each written as an operator of
 the language. The tests run every one on random arrays, by its default schedule and by another, in
 float32 and float64, and compare it with what stands under it, computed in float64; the functions
-there that are neither NumPy's nor SciPy's are plain loops in `docs/operators/`. Made by `make docs`.
+there that are not of NumPy or SciPy are plain loops in `docs/operators/`. Made by `make docs`.
 """
 
 

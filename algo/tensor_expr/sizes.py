@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..errors import ShapeError
 from .build import compare, const
 from .domains import counterexample, within
-from .expr import Access, Call, Const, Expr, Index, Range, Reduce, Size, substitute, walk
+from .expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Range,
+    Reduce,
+    Size,
+    indices_of,
+    sizes_of,
+    substitute,
+    walk,
+)
 from .located import located
 from .op import Checked, SizeRule
 from .printer import print_expr
@@ -20,8 +33,8 @@ Shapes = Mapping[str, Sequence[int]]
 def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
     """The value of every size symbol, from the shape of every input.
 
-    Raises `ShapeError` for an unknown or missing input, a wrong rank, and extents that disagree:
-    `index k: 8192 from F dim 1, 12 from W dim 0`, followed by the equation.
+    Raises `ShapeError` for an unknown or missing input, a wrong rank, extents that disagree, as
+    `index k: 8192 from F dim 1, 12 from W dim 0`, and an extreme value of nothing.
     """
     _check_ranks(checked, shapes)
     sizes: dict[str, int] = {}
@@ -43,6 +56,7 @@ def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
             )
     if any(0 in shapes[rule.param] for rule in checked.rules):
         _check_bounds(checked, sizes)  # what was proved holds for sizes of at least 1
+    _check_extremes(checked, sizes)
     return sizes
 
 
@@ -157,3 +171,43 @@ def _with_boundary(rhs: Expr, tensor: str) -> Access | None:
     """The first read of a tensor, as written, that goes on beyond its ends."""
     found = (e for e in walk(rhs) if isinstance(e, Access) and e.tensor == tensor)
     return next((e for e in found if e.boundary is not None), None)
+
+
+_STARTS = {
+    "max": "the least value there is",
+    "min": "the greatest value there is",
+    "argmax": None,
+    "argmin": None,
+}
+"""Where accumulating equations start from, which take the extreme value of nothing too."""
+
+
+def _check_extremes(checked: Checked, sizes: Mapping[str, int]) -> None:
+    """Refuses elements that are a max or min over a range that these sizes empty.
+
+    A range that depends on other indices may be empty for some of them: they get the identity.
+    """
+    for n, eq in enumerate(checked.equations):
+        for item in walk(eq.rhs):
+            if not isinstance(item, Reduce) or item.reducer not in _STARTS:
+                continue
+            empty = _empty(item.ranges, sizes)
+            if empty is None or _empty(eq.ranges, sizes) is not None:
+                continue
+            at = ", ".join(f"{name}={sizes[name]}" for name in sizes_of((empty.lo, empty.hi)))
+            start = _STARTS[item.reducer]
+            raise ShapeError(
+                f"{checked.op.name}: {print_expr(item)} has no value{f' at {at}' if at else ''}: "
+                f"index {empty.index} runs over nothing"
+                + (f"; {eq.tensor}[...] {item.reducer}= ... starts from {start}" if start else "")
+                + located(checked.op, n)
+            )
+
+
+def _empty(ranges: Iterable[Range], sizes: Mapping[str, int]) -> Range | None:
+    """The first range that is empty at these sizes, whatever the other indices are."""
+    for r in ranges:
+        fixed = not indices_of(r.lo) and not indices_of(r.hi)
+        if fixed and evaluate(r.hi, sizes) <= evaluate(r.lo, sizes):
+            return r
+    return None
