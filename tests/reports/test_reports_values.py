@@ -123,7 +123,9 @@ def test_r06_integers_may_fold_and_gradients_may_not() -> None:
     agree(dt.op("Y[i] = A[i] * 0 + (A[i] - A[i])"), [whole], np.zeros(4, np.int32))
     back = adjoint(dt.op("f(A: f32[N]) -> Y:\n Y[i] = A[i] * 0.0"), "A")
     found = run(back, {"A": SPECIAL, "dY": SPECIAL})["dA"]
-    same_bits(found, SPECIAL * np.float32(0))
+    with np.errstate(invalid="ignore"):
+        want = SPECIAL * np.float32(0)
+    same_bits(found, want)
 
 
 # R52: floor division and remainder of integers
