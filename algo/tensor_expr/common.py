@@ -66,6 +66,11 @@ class Common:
         if self._reads_inside(exprs):
             self.inside.add(tensor)
 
+    def beside(self, tensor: str, other: str) -> None:
+        """Notes a temporary that is computed with another tensor."""
+        if other in self.inside:
+            self.inside.add(tensor)
+
     def _reads_inside(self, exprs: Iterable[Expr]) -> bool:
         return any(
             isinstance(item, Access) and item.tensor in self.inside
@@ -100,8 +105,9 @@ class Common:
         depth = self.step.joined
         for block in blocks:
             mine = self._depth(block)
-            self.loop.append(replace(block[0], joined=min(depth, mine)))
-            self.loop += block[1:]
+            first = replace(block[0], joined=min(depth, mine))
+            carries = self.step.carries[:mine]
+            self.loop += [replace(stage, carries=carries) for stage in (first, *block[1:])]
             depth = mine
 
     def _depth(self, block: Sequence[Stage]) -> int:

@@ -206,7 +206,7 @@ class Stage:
     `joined` says how many of its outermost loops the stage has in common with the stage before it,
     by position: 0 for a nest of its own, 2 for C.update under the loops i and j of C.init.
     `loops` are the values of its loops, outermost first; none where those are the indices of its
-    ranges.
+    ranges. `carries` is as in `Step`: which of its outermost loops a recurrence needs in order.
     With a `turn` the stage is one of a fold (a user's reducer) and may write its cells repeatedly.
     """
 
@@ -221,6 +221,7 @@ class Stage:
     joined: int = 0
     loops: tuple[Expr, ...] = ()
     turn: Turn | None = None
+    carries: tuple[bool, ...] = ()
 
     @property
     def values(self) -> tuple[Expr, ...]:

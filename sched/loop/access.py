@@ -12,7 +12,8 @@ from functools import cached_property
 
 from ...algo.tensor_expr.affine import Interval, bounds, linear
 from ...algo.tensor_expr.build import conjuncts, sub
-from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, walk
+from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, indices_of, walk
+from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
 
 
@@ -21,13 +22,15 @@ class Group:
     """The stages of one loop nest: a pointwise stage, or init, update and final of a reduction.
 
     `outs` are the loops shared by all of them, `reds` those of the reduction. `shapes` and `sizes`
-    give extents and bytes of an element of every tensor.
+    give extents and bytes of an element of every tensor. Of a recurrence `outs` are the loops
+    inside of those that run in order; `leads` says that it is the first in those.
     """
 
     name: str
     stages: tuple[Stage, ...]
     shapes: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, int]
+    leads: bool = True
 
     @cached_property
     def main(self) -> Stage:
@@ -45,13 +48,34 @@ class Group:
     @cached_property
     def outs(self) -> tuple[str, ...]:
         """The indices of the output's loops, outermost first."""
-        shared = set.intersection(*({r.index for r in s.ranges} for s in self.stages))
-        return tuple(r.index for r in self.main.ranges if r.index in shared)
+        inner = {
+            index for v in self.main.values[len(self.main.carries) :] for index in indices_of(v)
+        }
+        return tuple(index for index in self._shared if index in inner)
 
     @cached_property
     def reds(self) -> tuple[str, ...]:
         """The indices that only the main stage runs over."""
-        return tuple(r.index for r in self.main.ranges if r.index not in self.outs)
+        return tuple(r.index for r in self.main.ranges if r.index not in self._shared)
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The loops around a recurrence that carry nothing, if it has them first."""
+        carries = zip(self.main.values, self.main.carries, strict=False)
+        found = [v.name for v, carry in carries if isinstance(v, Index) and not carry]
+        return tuple(found) if self.leads else ()
+
+    @cached_property
+    def rounds(self) -> int:
+        """How often the loops of a recurrence start what is inside of them."""
+        carries = zip(self.main.values, self.main.carries, strict=False)
+        around = {index for v, _ in carries for index in indices_of(v)}
+        return max(1, math.prod(self.extents[index] for index in around))
+
+    @cached_property
+    def _shared(self) -> tuple[str, ...]:
+        shared = set.intersection(*({r.index for r in s.ranges} for s in self.stages))
+        return tuple(r.index for r in self.main.ranges if r.index in shared)
 
     @cached_property
     def solved(self) -> tuple[str, ...]:
@@ -154,7 +178,13 @@ def groups(kernel: Kernel) -> list[Group]:
         else:
             found.append([stage])
     sizes = {t.name: t.dtype.itemsize for t in kernel.tensors.values()}
-    return [Group(_name(stages), tuple(stages), shapes, sizes) for stages in found]
+    own = {eq.tensor for eq in kernel.checked.equations}
+    nests = parts(kernel.stages, 0)
+    leads = {next((s for s in part if s.tensor in own), part[0]).name for part in nests}
+    return [
+        Group(_name(stages), tuple(stages), shapes, sizes, any(s.name in leads for s in stages))
+        for stages in found
+    ]
 
 
 def _name(stages: Sequence[Stage]) -> str:

@@ -184,17 +184,22 @@ def _divisor(extent: int, most: int) -> int:
 
 
 def _worth(group: Group, lanes: int, machine: Machine) -> bool:
-    """Is there enough work in the nest to share it out? `lanes` is 1 where nothing is in lanes."""
+    """Is there enough work in the nest to share it out? `lanes` is 1 where nothing is in lanes.
+
+    Inside the loops of a recurrence it is shared out again in every iteration.
+    """
     arithmetic = group.work * group.cost / (ADDITIONS * lanes)
     rate = FROM_CACHE if 2 * group.footprint <= machine.l3 else FROM_MEMORY
-    return machine.threads > 1 and max(arithmetic, group.footprint / rate) >= WORTH_A_THREAD
+    seconds = max(arithmetic, group.footprint / rate)
+    return machine.threads > 1 and seconds >= WORTH_A_THREAD * (1 if group.free else group.rounds)
 
 
 def _outer(group: Group, vector: str | None, lanes: int, machine: Machine) -> str | None:
     """The loop that is given to threads: the outermost that has enough iterations."""
     if not _worth(group, lanes, machine):
         return None
-    free = [i for i in group.outs if i != vector and i not in group.solved]
+    inner = [] if group.free else group.outs
+    free = [i for i in (*group.free, *inner) if i != vector and i not in group.solved]
     wide = [i for i in free if group.extents[i] >= 2 * machine.threads]
     some = [i for i in free if group.extents[i] >= machine.threads]
     return next(iter(wide or some), None)
@@ -210,10 +215,14 @@ def _joins(found: list[Group], temps: set[str]) -> dict[str, tuple[str, str]]:
     if not found:
         return joins
     last = found[-1]
+    if last.main.carries:
+        return joins
     for n in range(len(found) - 2, -1, -1):
         group = found[n]
         if group.main.tensor.removesuffix(".acc") != group.name or group.name not in temps:
             continue
+        if group.main.carries:
+            continue  # its loops are those of a recurrence
         readers = [g for g in found[n + 1 :] if any(a.tensor == group.name for a in _all_reads(g))]
         if not all(r is last or r.name in joins for r in readers):
             continue

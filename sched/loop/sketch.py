@@ -172,7 +172,7 @@ class _Nest:
             vector=choice.vector if choice.vector in (*self.outs, *self.group.reds) else None,
             tile=tuple((i, n) for i, n in choice.tile if i in self.outs and i != choice.vector),
             blocked=choice.blocked if choice.blocked in self.group.reds else None,
-            outer=choice.outer if choice.outer in self.outs else None,
+            outer=choice.outer if choice.outer in (*self.group.free, *self.outs) else None,
         )
 
     def _merge(self, indices: tuple[str, ...]) -> None:
