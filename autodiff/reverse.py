@@ -105,11 +105,16 @@ class _Reverse:
             self.cotangents[name] = self._cotangent(name)
         last = {s.tensor: n for n, s in enumerate(self.normal.statements)}
         order = sorted(last, key=lambda tensor: -last[tensor])
-        for tensor in (t for t in order if t in self.active):
-            if tensor in self.seeds or tensor in self.cotangents:
-                cotangent = self._cotangent(tensor)
-                for statement in self.normal.of(tensor):
-                    self._reverse(statement, cotangent.name)
+        left = [t for t in order if t in self.active]
+        while True:  # a second look only at tensors that need each other
+            known = (t for t in left if t in self.seeds or t in self.cotangents)
+            tensor = next(known, None)
+            if tensor is None:
+                break
+            left.remove(tensor)
+            cotangent = self._cotangent(tensor)
+            for statement in self.normal.of(tensor):
+                self._reverse(statement, cotangent.name)
         found = [self.cotangents[t] for t in order if t in self.cotangents]
         found = [c for c in found if c.seed is not None or c.terms or c.scatters]
         results = [self.cotangents[name] for name in self.wrt]
