@@ -89,6 +89,8 @@ class _Run(Evaluator):
             return
         equations = [_typed(self.checked.equations[step.equation], self.dtypes) for step in part]
         if part[0].carries:
+            for eq in equations:
+                self._target(eq.tensor)
             self._sequence([Pending(self, s, eq) for s, eq in zip(part, equations, strict=True)], 0)
             return
         (eq,) = equations

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..dtypes import DType, f32, i64
 from ..errors import DTypeError
 from .binding import map_reductions
+from .components import tensor_cycles, units
 from .elaborate import (
     NATIVE,
     Env,
@@ -48,11 +49,13 @@ def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
     for n, eq in enumerate(checked.equations):
         by_tensor.setdefault(eq.tensor, []).append(n)
     joint = {group[0]: group for group in groups(checked.equations) if len(group) > 1}
-    for tensor, numbers in by_tensor.items():
-        if numbers[0] in joint:
-            env |= _joint(checked, joint[numbers[0]], env)
-        elif tensor not in env:
-            env[tensor] = _defined(checked, tensor, numbers, env)
+    done = {n for group in joint.values() for n in group}
+    for unit in units(checked.op, tensor_cycles(checked.op)):
+        names = dict.fromkeys(checked.equations[n].tensor for n in unit)
+        if unit[0] in joint:
+            env |= _joint(checked, joint[unit[0]], env)
+        elif unit[0] not in done:
+            env |= _defined(checked, {name: by_tensor[name] for name in names}, env)
     return env
 
 
@@ -107,25 +110,28 @@ def _place(reduction: Reduce) -> Expr:
     return Const(0) if reduction.reducer in EXTREMES else reduction
 
 
-def _defined(checked: Checked, tensor: str, numbers: list[int], env: Mapping[str, DType]) -> DType:
+def _defined(checked: Checked, numbers: Mapping[str, Sequence[int]], env: Env) -> dict[str, DType]:
+    """The types of tensors that need each other, or of one, given the numbers of its equations."""
     here = dict(env)
-    found: Kind = type(None)
-    for _ in range(8):  # a tensor that reads itself: types only grow, and are soon stable
-        union: Kind = type(None)
-        for n in numbers:
-            eq = checked.equations[n]
-            try:
-                union = joined(union, _equation_type(eq, here))
-            except DTypeError as err:
-                raise DTypeError(f"{err}{located(checked.op, n)}") from None
-        if union == found:
+    found: dict[str, Kind] = dict.fromkeys(numbers, type(None))
+    for _ in range(8 * len(numbers)):  # types only grow, and are soon stable
+        before = dict(found)
+        for tensor, mine in numbers.items():
+            union: Kind = type(None)
+            for n in mine:
+                try:
+                    union = joined(union, _equation_type(checked.equations[n], here))
+                except DTypeError as err:
+                    raise DTypeError(f"{err}{located(checked.op, n)}") from None
+            found[tensor] = union
+            if isinstance(union, DType):
+                here[tensor] = union
+        if found == before:
             break
-        found = union
-        if isinstance(found, DType):
-            here[tensor] = found
-    if isinstance(found, DType):
-        return found
-    return NATIVE.get(found, f32)
+    return {
+        tensor: kind if isinstance(kind, DType) else NATIVE.get(kind, f32)
+        for tensor, kind in found.items()
+    }
 
 
 def _equation_type(eq: Equation, env: Env) -> Kind:

@@ -270,7 +270,7 @@ class _Analysis:
         raise Refused(f"{print_expr(expr)} is not understood")
 
     def _access(self, expr: Access) -> _Found:
-        state = self.state.get(expr.tensor, SAME)
+        state = self.state.setdefault(expr.tensor, SAME)  # what is defined later has to be so
         found: _Found = None
         for dim, index in enumerate(expr.indices):
             if isinstance(state, Split) and dim == state.dim:

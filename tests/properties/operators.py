@@ -108,6 +108,54 @@ class Grammar(Source):
         )
         return Case(text, {"x": self.array(n)}, {"recurrence", "stencil"})
 
+    def species(self) -> Case:
+        """Two tensors over time that read each other, one of them with a border."""
+        n, steps = self.size(3), self.rng.choice([2, 3, 5])
+        text = (
+            f"species(x: [{n}], y: [{n}]) -> v, u:\n  u[0,i] = x[i]\n  v[0,i] = y[i]\n"
+            f"  u[t,i] = v.zero[t-1,i+1] - u[t-1,i] where t in 1:{steps}\n"
+            f"  v[t,i] = u[t,i] + v[t-1,i] where t in 1:{steps}"
+        )
+        return Case(text, {"x": self.array(n), "y": self.array(n)}, {"recurrence", "stencil"})
+
+    def cells(self) -> Case:
+        """A recurrent layer with gates that are reductions over the last state."""
+        d, steps, gates = self.size(), self.rng.choice([1, 2, 4]), self.rng.choice([2, 3])
+        text = (
+            f"cells(x: [{steps}, {d}], w: [{gates}, {d}, {d}], h0: [{d}]) -> h:\n"
+            f"  g[t,q,i] = max(-8, min(8, x[t,i] + sum(w[q,i,e] * h[t,e])))\n"
+            f"  h[0,i] = h0[i]\n  c[0,i] = h0[i] - 1\n"
+            f"  c[t,i] = max(g[t-1,0,i], c[t-1,i] - max(h[t-1,e])) where t in 1:{steps + 1}\n"
+            f"  h[t,i] = min(c[t,i], g[t-1,{gates - 1},i]) where t in 1:{steps + 1}"
+        )
+        inputs = {"x": self.array(steps, d), "w": self.array(gates, d, d), "h0": self.array(d)}
+        return Case(text, inputs, {"recurrence", "reduction", "temporary"})
+
+    def distance(self) -> Case:
+        """Dynamic programming over a table, downwards along one of its dimensions."""
+        m, n = self.size(), self.size()
+        text = (
+            f"distance(a: [{m}], b: [{n}]) -> d:\n"
+            f"  d[{m},j] = j where j in 0:{n + 1}\n  d[i,0] = {m} - i where i in 0:{m}\n"
+            f"  d[i,j] = min(d[i+1,j-1] + where(a[i] == b[j-1], 0, 1), d[i+1,j] + 1, d[i,j-1] + 1)"
+            f" where i in 0:{m}, j in 1:{n + 1}"
+        )
+        return Case(text, {"a": self.array(m), "b": self.array(n)}, {"recurrence", "guard"})
+
+    def waves(self) -> Case:
+        """A recurrence that only a skewed order computes."""
+        m, n = self.size(3), self.size(3)
+        text = (
+            (
+                f"waves(x: [{m}, {n}]) -> w:\n"
+                "  w[i,j] = where((i > 0) & (j + 2 < M) & (j > 0) & (i + 1 < N),"
+                " w[i-1,j+2] - w[i+1,j-1], x[i,j]) where i in 0:N, j in 0:M"
+            )
+            .replace("M", str(n))
+            .replace("N", str(m))
+        )
+        return Case(text, {"x": self.array(m, n)}, {"recurrence", "guard"})
+
     def padded(self) -> Case:
         text = (
             "pad(x: [N], w: [K]) -> y:\n"
@@ -174,6 +222,10 @@ FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
     Grammar.gather,
     Grammar.scan,
     Grammar.stepped,
+    Grammar.species,
+    Grammar.cells,
+    Grammar.distance,
+    Grammar.waves,
     Grammar.padded,
     Grammar.scatter,
     Grammar.rows_of_bins,
