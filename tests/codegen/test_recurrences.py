@@ -168,9 +168,9 @@ NAMED = {
         species,
         [
             'vectorize("x.1.i").vectorize("y.1.i")',
-            'compute_with("x.1", "y.1", "x.1.i").parallel("x.1.i")',
-            'compute_with("x.1", "y.1", "x.1.i").skew("x.1.i", "x.1.t").split("x.1.t", 2)'
-            '.split("x.1.i", 4).reorder("x.1.to", "x.1.io", "x.1.ti", "x.1.ii")',
+            'compute_with("x.1", "y.1", "x.1.i").parallel("y.1.i")',
+            'compute_with("x.1", "y.1", "x.1.i").skew("y.1.i", "x.1.t").split("x.1.t", 2)'
+            '.split("y.1.i", 4).reorder("x.1.to", "y.1.io", "x.1.ti", "y.1.ii")',
         ],
     ),
     "Viterbi": Named(

@@ -267,7 +267,8 @@ def test_loops_are_completed_and_named():
         ),
         (
             "f(s: []) -> y, z:\n y[i] = z[i] + s\n z[i] = y.zero[i-1]",
-            "nothing says how far index i goes; give it a range, as in `where i in 0:I`\n"
+            "nothing says how far index i goes; give it a range, as in `where i in 0:8`, or in 0:I "
+            "where a header says that I is a size, as in `f(x: [I])`\n"
             "    in z[i] = y.zero[i-1] (<text>:3)",
         ),
     ],
