@@ -205,7 +205,7 @@ class _Maker:
             ranges = {r.index: r for r in (*members[n].ranges, *reduced)}
             name = self._unique(f"{members[n].stem}.new")
             place = self._temporary(name, members[n].acc, list(ranges), ranges)
-            self.common.beside(name, members[n].target)
+            self.common.beside(name, members[n].tensor)
             kept[n] = Access(name, place)
         stages = [*start(fold, members), *updates(fold, members, reduced, conditions, kept)]
         for w in stages:
