@@ -11,6 +11,7 @@ there and a buffer here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..dtypes import DType
@@ -208,7 +209,12 @@ def indices_of(expr: Expr) -> list[str]:
 
 def accesses(expr: Expr) -> list[Access]:
     """Every distinct access, those inside indices included."""
-    return [item for item in walk(expr) if isinstance(item, Access)]
+    return list(_accesses(expr))
+
+
+@lru_cache(maxsize=1 << 14)
+def _accesses(expr: Expr) -> tuple[Access, ...]:
+    return tuple(item for item in walk(expr) if isinstance(item, Access))
 
 
 def sizes_of(exprs: Iterable[Expr]) -> list[str]:

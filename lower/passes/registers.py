@@ -58,12 +58,13 @@ def _decide(buffer: Buffer, body: Stmt, machine: Machine, looped: bool) -> Buffe
         return buffer
     if machine.grid and any(isinstance(item, For) and item.kind in AXES for item in walk(body)):
         return buffer  # it lies between launches, in global memory
-    reach = _reach(buffer, body, {})
     size = prod(buffer.shape) * buffer.dtype.itemsize
     limit = FILES * machine.registers * machine.vector_bytes
-    if reach is not None and (buffer.scope == "register" or size <= limit):
-        shape = (*buffer.shape[:-1], max(reach, buffer.shape[-1])) if buffer.shape else ()
-        return _with(buffer, shape, "register")
+    if buffer.scope == "register" or size <= limit:
+        reach = _reach(buffer, body, {})
+        if reach is not None:
+            shape = (*buffer.shape[:-1], max(reach, buffer.shape[-1])) if buffer.shape else ()
+            return _with(buffer, shape, "register")
     if buffer.scope == "register" or (buffer.scope == "heap" and looped and size <= SMALL):
         return _with(buffer, buffer.shape, "stack")
     return buffer

@@ -1,0 +1,51 @@
+"""What compiling costs: in proportion to the operator, and never seconds for small ones."""
+
+from __future__ import annotations
+
+import time
+
+import diptych as dt
+import numpy as np
+
+Array = np.ndarray
+
+
+def compiled(text: str, x: Array) -> tuple[Array, float]:
+    """The result of an operator, and the processor seconds of its first call."""
+    op = dt.op(text)
+    start = time.process_time()
+    result = op(x)
+    return result, time.process_time() - start
+
+
+def sums(stages: int) -> str:
+    return "\n".join(f"F{n + 1}[i] = F{n}[i] + F{n}[i+1]" for n in range(stages))
+
+
+def test_a_chain_of_stages_costs_in_proportion() -> None:  # R18
+    warm, _ = compiled(sums(3), np.ones(64))
+    np.testing.assert_array_equal(warm, np.full(61, 8.0))
+    result, seconds = compiled(sums(20), np.ones(64))
+    np.testing.assert_array_equal(result, np.full(44, 1048576.0))
+    assert seconds < 5
+    result, twice = compiled(sums(40), np.ones(64))
+    np.testing.assert_array_equal(result, np.full(24, 2.0**40))
+    assert twice < 4 * seconds
+
+
+def scatter(a: int, b: int, c: int) -> str:
+    return (
+        f"scatter(X: [{a}, {b}, {c}]) -> S:\n"
+        f"    S[t] = sum(where(({b * c}*a + {c}*b + c - t) % 1024 == 0, X[a,b,c], 0)) "
+        f"where t in 0:1024, a in 0:{a}, b in 0:{b}, c in 0:{c}"
+    )
+
+
+def test_a_sum_guarded_by_a_remainder_compiles_soon() -> None:  # R19
+    compiled("y[i] = x[i] * 2", np.ones(3, np.float32))
+    result, seconds = compiled(scatter(4, 14, 14), np.ones((4, 14, 14), np.float32))
+    np.testing.assert_array_equal(result, np.arange(1024) < 784)
+    assert seconds < 5
+    result, other = compiled(scatter(4, 16, 16), np.ones((4, 16, 16), np.float32))
+    np.testing.assert_array_equal(result, np.ones(1024))
+    assert other < 3 * seconds
