@@ -1,11 +1,12 @@
 """The fence around isl: the only module that imports islpy. isl decides questions about integers.
 
-How to use it. Objects are made from text by `parse_set`, `make_set` and so on, or by methods of
-other isl objects; `raw` is islpy itself, for its types and constants. Work is done inside
-`with quota():`, which bounds isl's operations and holds the lock; yes/no questions go through
-`ask` (or `is_empty`, `is_subset`, ...) and have three answers. Running out of operations is not
-an error of anybody: it is `Answer.UNKNOWN`, or the exception `Exhausted`, and a caller who needs
-a proof refuses. Operations are counted, not timed, so answers are the same on every machine.
+How to use it. Objects are made from expressions by `tensor_expr.points`, from text by `parse_set`,
+`make_set` and so on, or by methods of other isl objects; `raw` is islpy itself, for its types and
+constants. Work is done inside `with quota():`, which bounds isl's operations and holds the lock;
+yes/no questions go through `ask` (or `is_empty`, `is_subset`, ...) and have three answers. Running
+out of operations is not an error of anybody: it is `Answer.UNKNOWN`, or the exception `Exhausted`,
+and a caller who needs a proof refuses. Operations are counted, not timed, so answers are the same
+on every machine.
 
 Names. Dimensions go by name: isl compares by position and calls `{[i]: ..}` and `{[j]: ..}` equal,
 so combine only sets that were made with the same list of dims. `ident` turns any name into one
