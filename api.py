@@ -16,6 +16,7 @@ from .algo.graph.program import Program
 from .algo.tensor_expr.check import check
 from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op
+from .algo.tensor_expr.settle import numbered, sizes_named
 from .algo.tensor_expr.sizes import evaluate
 from .arguments import arguments
 from .autodiff.reverse import adjoint
@@ -26,6 +27,7 @@ from .sched.loop.schedule import Schedule
 
 def _schedule(self: Op) -> Schedule:
     """A schedule of the operator without primitives: loops as the equations are written."""
+    check(self)  # sizes that have to be numbers are no matter of any primitive
     return Schedule(self)
 
 
@@ -89,10 +91,12 @@ def _source(self: Any, kind: str = "llvm", *, target: str = "sm_80", **sizes: in
     if types is None and not sizes:
         raise ShapeError(
             f"{operator.name}: call it first, or give sizes: source({kind!r}, "
-            + ", ".join(f"{s}=64" for s in check(operator).sizes)
+            + ", ".join(f"{s}=64" for s in sizes_named(operator))
             + ")"
         )
-    types = types or _types_at(operator, sizes)
+    if types is None:
+        operator, sizes = numbered(operator, sizes)
+        types = _types_at(operator, sizes)
     if kind == "ptx":
         from .codegen.gpu import ptx_of
 

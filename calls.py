@@ -14,10 +14,10 @@ from .algo.dtypes import BFLOAT, bf16, from_numpy
 from .algo.errors import ScheduleError
 from .algo.graph import build
 from .algo.location import caller
-from .algo.tensor_expr.check import check
 from .algo.tensor_expr.fold_terms import Reducer
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
+from .algo.tensor_expr.settle import needs, settled_on
 from .algo.tensor_expr.trace import trace
 from .arguments import arguments, in_order
 from .codegen import pool
@@ -25,6 +25,8 @@ from .codegen.kernels import Compiled, Types, compile_op
 from .sched.loop.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
+MOST = 4096
+"""Signatures that a runner remembers; with dynamic sizes every length is one."""
 
 
 class Attached:
@@ -83,7 +85,7 @@ def op(
         made = parse(definition, name=name, returns=returns, loc=caller(), reducers=folds)
     else:
         made = trace(definition, name=name)
-    check(made)
+    needs(made)
     return made
 
 
@@ -133,12 +135,15 @@ class Runner:
             for p, a in zip(self.op.params, arrays, strict=True)
         ]
         strides = [a.strides for a in arrays]
+        op, schedule = settled_on(self.op, arrays), self.schedule
+        if schedule is None and op is not self.op:  # a schedule is made for the sizes as numbers
+            schedule = attached.get(op)
         # Whoever gives bfloat16 arrays, not their bits, gets such arrays.
         bfloat = next((a.dtype for a in arrays if a.dtype.name == BFLOAT), bf16.numpy)
         try:
-            kernel = compile_op(self.op, types, self.schedule, strides=strides, bfloat=bfloat)
+            kernel = compile_op(op, types, schedule, strides=strides, bfloat=bfloat)
         except ScheduleError as error:
-            if self.strict or self.schedule is None:
+            if self.strict or schedule is None:
                 raise
             warnings.warn(
                 f"{self.op.name}: its schedule does not fit these sizes, and the default runs "
@@ -146,7 +151,9 @@ class Runner:
                 RuntimeWarning,
                 stacklevel=4,
             )
-            kernel = compile_op(self.op, types, None, strides=strides, bfloat=bfloat)
+            kernel = compile_op(op, types, None, strides=strides, bfloat=bfloat)
+        if len(self._kernels) >= MOST:
+            self._kernels.clear()
         self._kernels[key] = kernel
         return kernel
 

@@ -18,7 +18,9 @@ from .algo.graph.elementwise import elementwise
 from .algo.graph.graph import Value
 from .algo.graph.program import Program
 from .algo.graph.tree import flatten, paths, unflatten
+from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op
+from .algo.tensor_expr.settle import settled_on
 from .arguments import arguments
 from .autodiff.forward import tangent
 from .autodiff.graph import gradients, zeros
@@ -37,8 +39,9 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, .
     if not isinstance(function, Op):
         return _vjp_of_program(_program(function, "vjp"), primals)
     arrays = arguments(function, primals)
+    function = settled_on(function, arrays)
     wrt = _floats(function, arrays)
-    back = adjoint(function, wrt, saved=function.returns)
+    back = carried(function, adjoint(function, wrt, saved=function.returns))
     results = function(*arrays)
     given = dict(zip((p.name for p in function.params), arrays, strict=True))
     given |= zip(function.returns, _listed(results), strict=True)
@@ -80,6 +83,7 @@ def jvp(function: Op, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[
             f"a {type(primals).__name__} and a {type(tangents).__name__} came"
         )
     arrays = arguments(function, primals)
+    function = settled_on(function, arrays)
     if len(tangents) != len(arrays):
         raise ShapeError(
             f"jvp of {function.name}: {len(arrays)} primals and {len(tangents)} tangents came"
@@ -91,7 +95,7 @@ def jvp(function: Op, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[
     for name in wrt:
         what = f"jvp of {function.name}: the tangent of {name}"
         moves[name] = _fitted(what, moves[name], given[name])
-    forth = tangent(function, wrt)
+    forth = carried(function, tangent(function, wrt))
     plain = [p.name for p in forth.params[: len(forth.params) - len(wrt)]]
     results = function(*arrays)
     return results, forth(*(given[name] for name in plain), *(moves[name] for name in wrt))

@@ -6,6 +6,9 @@ compiler's bug are different types: only `InternalError` means that Diptych itse
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 
 def counted(number: int, noun: str) -> str:
     """A number of things in words of a message: "1 array", "2 arrays"."""
@@ -18,6 +21,19 @@ class Error(Exception):
 
 class OpError(Error, ValueError):
     """An operator that is ill-formed: its equations, indices, ranges or accesses."""
+
+
+class NeedsSizes(OpError):
+    """An operator that cannot be checked before some of its `sizes` are numbers.
+
+    `extents` are those of its inputs' dimensions, by input and dimension.
+    """
+
+    def __init__(
+        self, message: str, sizes: Sequence[str] = (), extents: Mapping[Any, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.sizes, self.extents = tuple(sizes), dict(extents or {})
 
 
 class ParseError(OpError):

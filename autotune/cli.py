@@ -28,6 +28,7 @@ from ..algo.errors import Error, InternalError, OpError, ShapeError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
+from ..algo.tensor_expr.settle import from_shapes, needs, numbered, sizes_named
 from ..algo.tensor_expr.sizes import evaluate
 from ..sched.loop.text import short
 from .tasks import load, split_target
@@ -148,7 +149,7 @@ def _tune(args: argparse.Namespace) -> int:
     if isinstance(found, Op):
         if args.both:
             raise OpError(f"{args.target} is an operator: --both is for programs")
-        found_types = op_types(found, args.size, args.input)
+        found, found_types = op_types(found, args.size, args.input)
         result = tune_op(found, found_types, **settings)
     elif isinstance(found, Program):
         if args.inputs is None:
@@ -173,8 +174,11 @@ def dropped(failures: list[str]) -> str:
 
 def op_types(
     op: Op, sizes: list[str], inputs: list[str]
-) -> dict[str, tuple[DType, tuple[int, ...]]]:
-    """Types of all parameters from `-s` and `-i` arguments and the operator's annotations."""
+) -> tuple[Op, dict[str, tuple[DType, tuple[int, ...]]]]:
+    """Types of all parameters from `-s` and `-i` arguments and the operator's annotations.
+
+    Sizes that have to be numbers for the operator to be checked are put into it.
+    """
     given: dict[str, tuple[DType, tuple[int, ...]]] = {}
     names = [p.name for p in op.params]
     for text in inputs:
@@ -188,16 +192,19 @@ def op_types(
         shape = tuple(int(n) for n in match[3].split(",") if n.strip())
         given[match[1]] = (BY_NAME[match[2]], shape)
     values: dict[str, int] = {}
-    checked = check(op)
+    known = sizes_named(op)
     for text in sizes:
         match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", text)
         if not match:
             raise OpError(f"-s {text!r}: expected NAME=NUMBER, such as M=1024")
-        if match[1] not in checked.sizes:
-            raise OpError(
-                f"-s {text!r}: {op.name} has no size {match[1]}, only {', '.join(checked.sizes)}"
-            )
+        if match[1] not in known:
+            raise OpError(f"-s {text!r}: {op.name} has no size {match[1]}, only {', '.join(known)}")
         values[match[1]] = int(match[2])
+    if (error := needs(op)) is not None:
+        shapes = {name: shape for name, (_, shape) in given.items()}
+        op, values = numbered(op, {**from_shapes(error, shapes), **values})
+        values = {name: n for name, n in values.items() if name in check(op).sizes}
+    checked = check(op)
     for rule in checked.rules:
         # Sizes that a given input binds need not be said again.
         if rule.param in given and rule.dim < len(given[rule.param][1]):
@@ -211,7 +218,7 @@ def op_types(
     for param in op.params:
         shape = tuple(evaluate(e, values) for e in checked.shapes[param.name])
         types[param.name] = given.get(param.name, (param.type.dtype or f32, shape))
-    return types
+    return op, types
 
 
 def diptych(argv: list[str] | None = None) -> int:

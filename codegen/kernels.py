@@ -14,6 +14,7 @@ import numpy as np
 from ..algo.dtypes import DType, bf16
 from ..algo.errors import DTypeError, ShapeError, counted
 from ..algo.tensor_expr.op import Op
+from ..algo.tensor_expr.settle import settled
 from ..sched.loop.schedule import Schedule
 from .aliasing import may_write_over
 from .entry import MISALIGNED
@@ -56,6 +57,7 @@ class Compiled:
             raise ShapeError(
                 f"{op.name} takes {counted(len(op.params), 'array')}, types of {len(types)} given"
             )
+        op = settled(op, {p.name: s for p, (_, s) in zip(op.params, types, strict=True)})
         self.op, self.schedule, self.bfloat = op, schedule, bfloat
         self.signature = Signature(op, tuple((t, tuple(shape)) for t, shape in types))
         self._results = [

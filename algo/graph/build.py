@@ -21,6 +21,7 @@ from ..location import Loc, caller
 from ..tensor_expr.check import check
 from ..tensor_expr.expr import Access, accesses, walk
 from ..tensor_expr.op import Checked, Op
+from ..tensor_expr.settle import settled
 from ..tensor_expr.sizes import bind_sizes, evaluate
 from ..tensor_expr.types import infer
 from .graph import Apply, ArrayType, Graph, Input, Literal, Result, Value
@@ -85,6 +86,8 @@ def apply(op: Op, args: Sequence[Any]) -> tuple[Result, ...]:
 
     Raises `ShapeError` and `DTypeError` as a call on arrays does.
     """
+    shapes = [a.type.shape if isinstance(a, Value) else np.shape(a) for a in args]
+    op = settled(op, dict(zip((p.name for p in op.params), shapes, strict=False)))
     values = _values(op, check(op), args)
     for param, value in zip(op.params, values, strict=True):
         declared = param.type.dtype

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import OpError
+from ..errors import NeedsSizes, OpError
 from .affine import normalize
 from .build import both, compare, const, maximum, minimum, mod, mul, sub
-from .expr import Access, Boundary, Call, Const, Expr, transform, walk
+from .expr import Access, Boundary, Call, Const, Expr, sizes_of, transform, walk
 from .printer import print_expr
 
 KINDS = ("edge", "zero", "reflect", "wrap", "fill")
@@ -88,10 +88,10 @@ def _total(access: Access, boundary: Boundary, extent: Extent, holds: Holds) -> 
             continue
         if kind == "wrap":
             if not isinstance(end, Const):
-                raise OpError(
+                raise NeedsSizes(
                     f"{print_expr(access)} needs the extent of dim {dim} of {tensor} as a number, "
-                    f"because a remainder by {print_expr(end)} is not affine; declare it in a "
-                    f"header, as in {_header(access, dim)}"
+                    f"because a remainder by {print_expr(end)} is not affine",
+                    sizes_of([end]),
                 )
             indices.append(mod(index, end))
             continue
@@ -104,8 +104,3 @@ def _total(access: Access, boundary: Boundary, extent: Extent, holds: Holds) -> 
         index = index if starts else maximum(index, const(0))
         indices.append(index if stops else minimum(index, last))
     return Access(tensor, tuple(indices))
-
-
-def _header(access: Access, dim: int) -> str:
-    dims = ["8" if d == dim else "ABCDEFGH"[d % 8] for d in range(len(access.indices))]
-    return f"{access.tensor}: [{', '.join(dims)}]"

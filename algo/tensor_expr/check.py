@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import OpError
+from ..errors import NeedsSizes, OpError
 from ..isl import Answer
 from . import affine
 from .affine import is_affine, to_isl
@@ -40,6 +40,7 @@ from .op import Checked, Equation, Op, Step
 from .order import arranged
 from .printer import print_expr
 from .ranges import Extent, infer
+from .settle import forced, says
 from .uses import (
     Use,
     depends_on_data,
@@ -255,6 +256,8 @@ class _Checker:
         try:
             whole = map_exprs(eq, lambda e: desugared(e, extent, holds))
             lhs = tuple(desugared(e, extent, holds, position=True) for e in eq.lhs)
+        except NeedsSizes as err:
+            raise self._needs(n, str(err), err.sizes) from None
         except OpError as err:
             raise self.fail(n, str(err)) from None
         if whole is eq:
@@ -281,7 +284,19 @@ class _Checker:
                 try:
                     to_isl(expr)
                 except OpError as err:
-                    raise self.fail(n, f"{err}; {role}") from None
+                    raise self._needs(n, f"{err}; {role}", forced(expr)) from None
+
+    def _needs(self, n: int, message: str, sizes: Sequence[str]) -> OpError:
+        """The error for what is affine only where `sizes` are numbers, if there are any."""
+        if not sizes:
+            return self.fail(n, message)
+        error = self.fail(n, says(self.op, message, sizes))
+        if set(sizes) & set(self.op.maxima):
+            return error
+        inputs = {p.name for p in self.op.params}
+        known = {at: e for at, e in self.extents.dims.items() if at[0] in inputs}
+        extents = {at: self.extents.resolve(extent) for at, extent in known.items()}
+        return NeedsSizes(str(error), sizes, extents)
 
     def _shape(self, tensor: str) -> None:
         """The extents of a tensor all of whose equations have ranges."""

@@ -35,11 +35,11 @@ def dynamic(name: str, *, max: int) -> Dynamic:
 
 def with_maxima(op: Op, maxima: Mapping[str, Any]) -> Op:
     """The operator with exactly these sizes dynamic."""
-    from .check import check
+    from .settle import needs
 
     found = {name: _maximum(name, most) for name, most in maxima.items()}
     made = replace(op, maxima=found, _memo={})
-    check(made)
+    needs(made)
     return made
 
 

@@ -24,6 +24,7 @@ from .located import located
 from .op import Checked, Equation, Op, Step
 from .reducers import REDUCERS
 from .sequence import Pending
+from .settle import settled_on
 from .sizes import bind_sizes, evaluate
 
 
@@ -37,6 +38,7 @@ def interpret(
     float64: the reference to compare others with. `sizes` binds size symbols that no shape binds.
     A bf16 result is its bits, as uint16.
     """
+    op = settled_on(op, arrays)
     checked = check(op)
     given = dict(zip((p.name for p in op.params), map(np.asarray, arrays), strict=False))
     if len(given) != len(op.params) or len(arrays) != len(op.params):

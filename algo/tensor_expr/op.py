@@ -97,6 +97,12 @@ class Op:
 
         return with_maxima(self, {**self.maxima, **maxima})
 
+    def at(self, **sizes: int) -> Op:
+        """The operator with numbers put in for sizes. Raises `OpError` for what is no size."""
+        from .settle import at
+
+        return at(self, sizes)
+
     if TYPE_CHECKING:
         # What reaches upward is bound by the root's api.py; here stand the types only.
         def __call__(self, *arrays: Any, out: Any = None) -> Any: ...

@@ -165,11 +165,6 @@ def test_traced() -> None:
     ("text", "message"),
     [
         (
-            "y[i] = x.wrap[i-1] + x.wrap[i]",
-            "x.wrap[i-1] needs the extent of dim 0 of x as a number, because a remainder by I is "
-            "not affine; declare it in a header, as in x: [8]",
-        ),
-        (
             "y[i] = W[k.zero[i]]",
             "k.zero[i] stands in an index position, where 0 or another number is no element; "
             "choose an element with .edge, .reflect or .wrap",

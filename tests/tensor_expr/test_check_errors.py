@@ -63,7 +63,8 @@ TEXT = [
     ),
     (
         "f(x: f32[N], v: f32[W, R]) -> y:\n y[c,r] = x[r*W+c] * v[c,r]",
-        "r * W is not affine while its sizes are symbols; it is an index into x\n"
+        "r * W is not affine while its sizes are symbols; it is an index into x; use f.at(W=...), "
+        "the operator with a number there\n"
         "    in y[c,r] = x[r*W+c] * v[c,r] (<text>:2)",
     ),
     (
