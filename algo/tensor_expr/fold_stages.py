@@ -14,33 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..dtypes import DType
 from .affine import is_affine
 from .build import both, const
 from .expr import Access, Call, Expr, Index, Range, substitute
 from .fold_types import identity, typed_combine
-from .folds import Fold, Part, order
+from .folds import Joint, Member, Part, order
 from .op import Turn
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One component: the stem of its stages, its cell and its own indices, and what it combines.
-
-    `where` says which cells there are.
-    """
-
-    stem: str
-    tensor: str
-    place: tuple[Expr, ...]
-    ranges: tuple[Range, ...]
-    acc: DType
-    body: Expr
-    where: Expr | None = None
-
-    @property
-    def cell(self) -> Access:
-        return Access(self.tensor, self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +35,31 @@ class Written:
     turn: Turn
 
 
-def name_of(members: Sequence[Member]) -> str:
-    """What a fold and its loops are called: by the component of the most indices."""
-    return max(members, key=lambda m: len(m.ranges)).stem
-
-
 def loops(members: Sequence[Member]) -> list[tuple[tuple[Range, ...], tuple[Range, ...]]]:
     """The ranges of each component: those that all have, in one order, and the rest."""
     shared = tuple(r for r in members[0].ranges if all(r in m.ranges for m in members))
     return [(shared, tuple(r for r in m.ranges if r not in shared)) for m in members]
 
 
-def start(fold: Fold, members: Sequence[Member]) -> Iterator[Written]:
+def start(joint: Joint) -> Iterator[Written]:
     """The stages that give every component its identity."""
-    turn = Turn(name_of(members), (const(0),))
-    for n, (member, (shared, rest)) in enumerate(zip(members, loops(members), strict=True)):
-        value = identity(Part(fold, n), member.acc)
+    turn = Turn(joint, (const(0),))
+    pairs = zip(joint.members, loops(joint.members), strict=True)
+    for n, (member, (shared, rest)) in enumerate(pairs):
+        value = identity(Part(joint.fold, n), member.acc)
         name = f"{member.stem}.init"
         yield Written(
             name, member.tensor, (*shared, *rest), member.where, member.place, value, turn
         )
 
 
-def updates(
-    fold: Fold,
-    members: Sequence[Member],
-    reduced: Sequence[Range],
-    conditions: Sequence[Expr],
-    kept: Mapping[int, Access],
-) -> Iterator[Written]:
+def updates(joint: Joint, kept: Mapping[int, Access]) -> Iterator[Written]:
     """The stages that combine one instance into every component, in a legal order.
 
-    `kept` says where the new values lie that are kept aside; `conditions` choose the instances.
+    `kept` says where the new values lie that are kept aside.
     """
+    fold, members, reduced = joint.fold, joint.members, joint.reduced
+    conditions = joint.conditions
     combine = typed_combine(fold, tuple(m.acc for m in members))
     scalars: dict[Expr, Expr] = {}
     for left, right, member in zip(fold.left, fold.right, members, strict=True):
@@ -104,7 +75,7 @@ def updates(
         nonlocal position
         at = (const(1), *(Index(r.index) for r in reduced), const(position))
         position += 1
-        turn = Turn(name_of(members), at)
+        turn = Turn(joint, at)
         return Written(name, cell.tensor, ranges[n], where, cell.indices, value, turn)
 
     def value(n: int) -> Expr:
@@ -123,4 +94,4 @@ def updates(
 
 def end(turn: Turn) -> Turn:
     """When the stages that finish the results of a fold have their turn."""
-    return Turn(turn.fold, (const(2),))
+    return Turn(turn.joint, (const(2),))

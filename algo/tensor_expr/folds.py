@@ -14,11 +14,13 @@ reduction, over the same indices under the same condition.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..dtypes import DType
 from ..node import node
-from .expr import Cast, Const, Expr, Reduce, accesses
+from .expr import Access, Cast, Const, Expr, Range, Reduce, accesses
 
 if TYPE_CHECKING:
     from .op import Equation, Op
@@ -61,6 +63,42 @@ class Part:
 
     def __str__(self) -> str:
         return self.fold.name
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One component of a reduction in stages: their stem, its cell and own indices, what it takes.
+
+    `where` says which cells there are.
+    """
+
+    stem: str
+    tensor: str
+    place: tuple[Expr, ...]
+    ranges: tuple[Range, ...]
+    acc: DType
+    body: Expr
+    where: Expr | None = None
+
+    @property
+    def cell(self) -> Access:
+        """Where it is accumulated."""
+        return Access(self.tensor, self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A reduction by a fold, in stages: for all `reduced` where all `conditions`."""
+
+    fold: Fold
+    members: tuple[Member, ...]
+    reduced: tuple[Range, ...]
+    conditions: tuple[Expr, ...]
+
+    @property
+    def name(self) -> str:
+        """What it and its loops are called: by the component of the most indices."""
+        return max(self.members, key=lambda member: len(member.ranges)).stem
 
 
 @lru_cache(maxsize=256)

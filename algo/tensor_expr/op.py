@@ -16,6 +16,7 @@ from ..dtypes import DType, TensorType
 from ..location import Loc
 from ..node import node
 from .expr import Expr, Index, Range
+from .folds import Joint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,8 +196,13 @@ class Turn:
     an update, 2 of what reads the result. Whatever else reads such a cell comes after all writes.
     """
 
-    fold: str
+    joint: Joint
     at: tuple[Expr, ...]
+
+    @property
+    def fold(self) -> str:
+        """What the fold is called."""
+        return self.joint.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ from .expr import (
     substitute,
     walk,
 )
-from .fold_stages import Member, end, loops, start, updates
-from .folds import Fold, Part, folded, is_joint, order, part_of, uncast
+from .fold_stages import end, loops, start, updates
+from .folds import Joint, Member, Part, folded, is_joint, order, part_of, uncast
 from .joined import parts
 from .op import Checked, Equation, Kernel, Stage, Tensor, Turn
 from .reducers import EXTREMES, REDUCERS
@@ -178,7 +178,8 @@ class _Maker:
                 place = self._temporary(target, acc, list(ranges), ranges)
             made.append(Member(eq.tensor, target, place, eq.ranges, acc, body))
         first = reduces[0]
-        self._fold(folded(first), made, first.ranges, conjuncts(first.where))
+        conditions = tuple(conjuncts(first.where))
+        self._fold(Joint(folded(first), tuple(made), first.ranges, conditions))
         turn = self.stages[-1].turn
         assert turn is not None
         for eq, member, (shared, rest) in zip(members, made, loops(made), strict=True):
@@ -192,23 +193,17 @@ class _Maker:
         stages, self.stages = self.stages, []
         return stages
 
-    def _fold(
-        self,
-        fold: Fold,
-        members: Sequence[Member],
-        reduced: Sequence[Range],
-        conditions: Sequence[Expr],
-    ) -> None:
+    def _fold(self, joint: Joint) -> None:
         """The stages of a fold from the identity to its last instance."""
         kept: dict[int, Access] = {}
-        for n in order(fold)[1]:
-            ranges = {r.index: r for r in (*members[n].ranges, *reduced)}
-            name = self._unique(f"{members[n].stem}.new")
-            place = self._temporary(name, members[n].acc, list(ranges), ranges)
-            self.common.beside(name, members[n].tensor)
+        for n in order(joint.fold)[1]:
+            member = joint.members[n]
+            ranges = {r.index: r for r in (*member.ranges, *joint.reduced)}
+            name = self._unique(f"{member.stem}.new")
+            place = self._temporary(name, member.acc, list(ranges), ranges)
+            self.common.beside(name, member.tensor)
             kept[n] = Access(name, place)
-        stages = [*start(fold, members), *updates(fold, members, reduced, conditions, kept)]
-        for w in stages:
+        for w in (*start(joint), *updates(joint, kept)):
             self._stage(w.name, w.tensor, w.ranges, w.where, w.lhs, w.value, turn=w.turn)
 
     def _reduce(
@@ -226,8 +221,8 @@ class _Maker:
         """The stages of a reduction up to its last update; `where` says which cells there are."""
         if isinstance(reduction.reducer, Part):
             member = Member(stem, target, place, ranges, acc, body, where)
-            conditions = [*scope.guards, *conjuncts(reduction.where)]
-            self._fold(reduction.reducer.fold, [member], reduction.ranges, conditions)
+            conditions = (*scope.guards, *conjuncts(reduction.where))
+            self._fold(Joint(folded(reduction), (member,), reduction.ranges, conditions))
             return
         identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
         self._stage(f"{stem}.init", target, ranges, where, place, identity)

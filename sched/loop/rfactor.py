@@ -25,6 +25,7 @@ from .names import find_loop, fresh, index_of, prefix, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
 from .relations import agree, differ
+from .rfactor_fold import Factored, folds_over
 from .storage import in_coordinates, repeats
 from .tree import around_stmt, seq
 from .validate import check_storage
@@ -66,6 +67,11 @@ class Rfactor(Primitive):
                 f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind}; rfactor before "
                 "marking loops"
             )
+        fold = self._fold(nest, loop)
+        if fold is not None:
+            fold.check()
+            self._check(nest, {stage.name for stage in fold.stages}, loop)
+            return
         update = self._update(nest, loop)
         name = _stage(nest, update).tensor
         if update.buffer != name or self._init(nest, update).buffer != name:
@@ -79,12 +85,24 @@ class Rfactor(Primitive):
                 f"{around_stmt(nest.tree, update.name)[0].name}; rfactor before compute_at"
             )
         self._extent(nest, update, loop)
+        self._check(nest, {update.name}, loop)
+
+    def _check(self, nest: Nest, changed: set[str], loop: Loop) -> None:
         fresh(nest, self._combining(loop), self.who, advice="another name with into=")
         after = self.after(nest)
+        changed |= after.stmts.keys() - nest.stmts.keys()
         for dep in dependences(after.kernel.stages):
-            if {dep.src, dep.dst} & {update.name, *(after.stmts.keys() - nest.stmts.keys())}:
+            if {dep.src, dep.dst} & changed:
                 check_dependence(after, dep, self.who)
         check_storage(after, self.who)
+
+    def _fold(self, nest: Nest, loop: Loop) -> Factored | None:
+        """The fold of a user's reducer that the loop is one of, in two steps."""
+        if not folds_over(nest, loop):
+            return None
+        made = Factored(nest, loop, self._combining(loop), const(0), const(0), self.who)
+        origin, extent = self._extent(nest, made.widest, loop)
+        return replace(made, origin=origin, extent=extent)
 
     def _update(self, nest: Nest, loop: Loop) -> Stmt:
         """The first statement under the loop that accumulates across its iterations."""
@@ -126,6 +144,9 @@ class Rfactor(Primitive):
 
     def apply(self, nest: Nest) -> Nest:
         loop = find_loop(nest, self.loop, self.who)
+        fold = self._fold(nest, loop)
+        if fold is not None:
+            return fold.apply()
         update = self._update(nest, loop)
         init = self._init(nest, update)
         origin, extent = self._extent(nest, update, loop)

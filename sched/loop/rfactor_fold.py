@@ -1,0 +1,376 @@
+"""`rfactor` of a user's reducer: partial results from the identity, combined in order after.
+
+    for i: { m.init ..; for jo: for ji: { o.update; m.update } }
+        ==>   for i: { m.init ..; for jo: { m.rf.init ..; for ji: { o.rf.update; m.rf.update } }
+                       for jo_rf: { o.update; m.update } }
+
+All components are factored together. Instances are grouped by the loop's value and the groups are
+combined in its order: where that regroups them, the reducer must be commutative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.build import add, all_of, any_of, compare, const, sub
+from ...algo.tensor_expr.expr import Access, Expr, Index, Range, substitute, transform
+from ...algo.tensor_expr.fold_stages import Written, start, updates
+from ...algo.tensor_expr.folds import Joint, Member, order
+from ...algo.tensor_expr.op import Kernel, Tensor, Turn
+from ...algo.tensor_expr.op import Stage as KernelStage
+from .dependences import folding
+from .initial import statement
+from .names import index_of, where
+from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
+from .relations import agree, same_element, second
+from .storage import in_coordinates
+from .tree import around_loop, seq
+from .witness import at, first_pair, instance
+
+
+def folds_over(nest: Nest, loop: Loop) -> list[KernelStage]:
+    """The stages of the first fold that combines what iterations of a loop give, in order."""
+    names = folding(nest.kernel.stages)
+    crossing = [
+        name
+        for name in leaves(loop)
+        if name in names
+        and in_coordinates(loop.values[name], nest.stmts[name].lhs, nest.stmts[name]) is None
+    ]
+    stages = {stage.name: stage for stage in nest.kernel.stages}
+    first = next((stages[name].turn for name in crossing), None)
+    if first is None:
+        return []
+    return [s for s in nest.kernel.stages if s.turn is not None and s.turn.joint == first.joint]
+
+
+@dataclass(frozen=True)
+class Factored:
+    """What becomes of a fold under `loop`; `along` is the loop over the groups afterwards."""
+
+    nest: Nest
+    loop: Loop
+    along: str
+    origin: Expr
+    extent: Expr
+    who: str
+
+    @property
+    def stages(self) -> list[KernelStage]:
+        """The stages of the fold."""
+        return folds_over(self.nest, self.loop)
+
+    @property
+    def updates(self) -> list[KernelStage]:
+        """Its updates, in order, and what they keep aside."""
+        return [s for s in self.stages if s.turn is not None and s.turn.at[0] is const(1)]
+
+    @property
+    def joint(self) -> Joint:
+        """The reduction."""
+        turn = self.stages[0].turn
+        assert turn is not None
+        return turn.joint
+
+    @property
+    def widest(self) -> Stmt:
+        """The update of the most indices."""
+        names = folding(self.nest.kernel.stages)
+        found = [s for s in self.updates if s.name in names]
+        return self.nest.stmts[max(found, key=lambda s: len(s.ranges)).name]
+
+    def check(self) -> None:
+        """Raises unless all of the fold is under the loop, as it was written, and may be grouped."""
+        under = set(leaves(self.loop))
+        for stage in self.updates:
+            stmt = self.nest.stmts[stage.name]
+            if stage.name not in under:
+                raise ScheduleError(
+                    f"{self.who}: {stage.name}{at(stmt)} is not under loop {self.loop.name}, and "
+                    f"the results of {self.joint.fold} are factored together"
+                )
+            if stmt.lhs != stage.lhs or stmt.buffer != stage.tensor or stmt.dims != _dims(stage):
+                raise ScheduleError(
+                    f"{self.who}: {stage.tensor} is held by {stmt.buffer}{at(stmt)}; rfactor "
+                    "before staging it and before compute_at"
+                )
+        if not self.joint.fold.commutative:
+            self._check_order()
+
+    def _check_order(self) -> None:
+        stmt = self.widest
+        stage = next(s for s in self.stages if s.name == stmt.name)
+        assert stage.turn is not None
+        value, dims = self.loop.values[stmt.name], stmt.dims
+        pairs = [(e, second(e, dims)) for e in stage.turn.at]
+        ways = [
+            all_of([*(compare("eq", a, b) for a, b in pairs[:n]), compare("lt", a, b)])
+            for n, (a, b) in enumerate(pairs)
+        ]
+        wrong = [*same_element(stmt.lhs, stmt.lhs, dims), any_of(ways)]
+        wrong.append(compare("gt", value, second(value, dims)))
+        found = first_pair(stmt, stmt, wrong, self.who)
+        if found is not None:
+            early = instance(stmt, found.first, found.sizes)
+            late = instance(stmt, found.second, found.sizes)
+            raise ScheduleError(
+                f"{self.who}: {self.joint.fold} is not commutative, and {early} comes before "
+                f"{late}{at(stmt)}, but its group would be combined after it; rfactor an outer "
+                f"loop of the reduction"
+            )
+
+    def apply(self) -> Nest:
+        """The nest with the fold in two steps."""
+        joint, nest = self.joint, self.nest
+        mark = ".rf"
+        while any(f"{member.stem}{mark}" in nest.buffers for member in joint.members):
+            mark += "2"
+        dim = index_of(self.loop.name)
+        while dim in {r.index for member in joint.members for r in member.ranges}:
+            dim += "_"
+        value = sub(self.loop.values[self.widest.name], self.origin)
+        written = {stage.name: stage for stage in self.updates}
+        cells: dict[Access, Access] = {}
+        for member in joint.members:
+            old = written[f"{member.stem}.update"]
+            partial_cell = Access(f"{member.stem}{mark}", (value, *old.lhs))
+            cells[Access(old.tensor, old.lhs)] = partial_cell
+        along = Range(dim, const(0), self.extent)
+        partial = replace(
+            joint,
+            members=tuple(
+                Member(
+                    m.stem + mark, m.stem + mark, (Index(dim), *m.place), (along, *m.ranges),
+                    m.acc, m.body, m.where,
+                )
+                for m in joint.members
+            ),
+        )  # fmt: skip
+        whole = replace(
+            joint,
+            members=tuple(
+                replace(m, body=Access(m.stem + mark, (Index(dim), *m.place)))
+                for m in joint.members
+            ),
+            reduced=(along,),
+            conditions=(),
+        )
+        tensors = dict(nest.kernel.tensors)
+        for member in joint.members:
+            shape = (self.extent, *tensors[member.tensor].shape)
+            name = f"{member.stem}{mark}"
+            tensors[name] = Tensor(name, member.acc, shape, "temp")
+        kept: dict[int, Access] = {}
+        for n in order(joint.fold)[1]:
+            member = joint.members[n]
+            name = f"{member.stem}{mark}.new"
+            shape = (self.extent, *tensors[member.tensor].shape)
+            tensors[name] = Tensor(name, member.acc, shape, "temp")
+            kept[n] = Access(name, (Index(dim), *member.place))
+        first = [self._stage(w, partial) for w in start(partial)]
+        middle = {s.name: self._partial(s, partial, cells, mark) for s in self.updates}
+        last = [self._stage(w, whole) for w in updates(whole, kept)]
+        kernel = self._kernel(tensors, first, middle, last)
+        return self._nest(kernel, first, middle, last, dim)
+
+    def _stage(self, written: Written, joint: Joint) -> KernelStage:
+        loc = self.stages[0].loc
+        w = written
+        turn = Turn(joint, w.turn.at)
+        return KernelStage(
+            w.name, w.tensor, w.ranges, w.where, w.lhs, w.value, None, loc, turn=turn
+        )
+
+    def _partial(
+        self, stage: KernelStage, joint: Joint, cells: dict[Access, Access], mark: str
+    ) -> KernelStage:
+        """An update of the fold as one of its partial results."""
+        assert stage.turn is not None
+        cell = cells.get(Access(stage.tensor, stage.lhs))
+        stem, _, part = stage.name.rpartition(".")
+        tensor, lhs = (stage.tensor, stage.lhs) if cell is None else (cell.tensor, cell.indices)
+        return replace(
+            stage,
+            name=f"{stem}{mark}.{part}",
+            tensor=tensor,
+            lhs=lhs,
+            value=_moved(stage.value, cells),
+            turn=Turn(joint, stage.turn.at),
+            joined=0,
+        )
+
+    def _kernel(
+        self,
+        tensors: dict[str, Tensor],
+        first: Sequence[KernelStage],
+        middle: dict[str, KernelStage],
+        last: Sequence[KernelStage],
+    ) -> Kernel:
+        stages: list[KernelStage] = []
+        names = [s.name for s in self.updates]
+        for stage in self.nest.kernel.stages:
+            if stage.name not in names:
+                whole = last[0].turn
+                mine = stage in self.stages and whole is not None and stage.turn is not None
+                turn = Turn(whole.joint, stage.turn.at) if mine else stage.turn  # type: ignore
+                stages.append(replace(stage, turn=turn))
+            elif stage.name == names[0]:
+                stages += [*first, *middle.values(), *last]
+        return replace(self.nest.kernel, stages=tuple(stages), tensors=tensors)
+
+    # -- the tree
+
+    def _nest(
+        self,
+        kernel: Kernel,
+        first: Sequence[KernelStage],
+        middle: dict[str, KernelStage],
+        last: Sequence[KernelStage],
+        dim: str,
+    ) -> Nest:
+        nest, stmts = self.nest, dict(self.nest.stmts)
+        for old, stage in middle.items():
+            stmt = stmts.pop(old)
+            stmts[stage.name] = replace(
+                stmt,
+                name=stage.name,
+                buffer=stage.tensor,
+                lhs=stage.lhs,
+                value=_moved(stmt.value, self._cells(middle)),
+                instance=(stage.name, stmt.instance[1]),
+            )
+        stmts |= {s.name: statement(s) for s in (*first, *last)}
+        chain = [*around_loop(nest.tree, self.loop.name), self.loop]
+        outside = next(n for n, item in enumerate(chain) if not self._is_free(item))
+        outer, split = chain[:outside], chain[outside]
+        members = self.joint.members
+
+        def follow(member: Member, item: Loop) -> Expr:
+            stmt = nest.stmts[f"{member.stem}.update"]
+            found = in_coordinates(item.values[stmt.name], stmt.lhs, stmt)
+            assert found is not None
+            names: dict[Expr, Expr] = {Index(f"d{n}"): e for n, e in enumerate(member.place)}
+            return substitute(found, names)
+
+        owner = {stage.name: member for stage, member in zip(first, members, strict=True)}
+        owner |= {s.name: m for m in members for s in last if s.name.startswith(f"{m.stem}.")}
+        for m in members:
+            owner |= {s.name: m for s in last if s.tensor in (m.tensor, f"{m.stem}.rf.new")}
+        values = {
+            item.name: {name: follow(member, item) for name, member in owner.items()}
+            for item in outer
+        }
+        inside = split is self.loop
+        begun: list[Tree] = []
+        for stage in first:
+            known = [levels[stage.name] for levels in values.values()]
+            known += [Index(dim)] if inside else []
+            begun.append(_loops(stmts[stage.name], known, Leaf(stage.name)))
+        shared = [
+            d
+            for d in _undetermined(
+                stmts[last[-1].name],
+                [levels[last[-1].name] for levels in values.values()] + [Index(dim)],
+            )
+            if all(any(r.index == d for r in m.ranges) for m in members)
+        ]
+        parts: list[Tree] = []
+        for stage in last:
+            known = [levels[stage.name] for levels in values.values()]
+            known += [Index(dim), *map(Index, shared)]
+            parts.append(_loops(stmts[stage.name], known, Leaf(stage.name)))
+        body = seq(parts)
+        names = [s.name for s in last]
+        body = Loop(self.along, dict.fromkeys(names, Index(dim)), body)
+        for d in reversed(shared):
+            body = Loop(f"{names[0]}.{d}", dict.fromkeys(names, Index(d)), body)
+        at_loop = {s.name: add(Index(dim), self.origin) for s in first} if inside else {}
+        tree = self._rebuilt(nest.tree, middle, values, split.name, begun, body, at_loop)
+        buffers = dict(nest.buffers)
+        for name in kernel.tensors.keys() - nest.kernel.tensors.keys():
+            tensor = kernel.tensors[name]
+            buffers[name] = Buffer(name, name, tensor.dtype, len(tensor.shape), "heap")
+        every = {s.name: stmts[s.name] for s in kernel.stages if s.name in stmts}
+        every |= {name: stmt for name, stmt in stmts.items() if name not in every}
+        return Nest(kernel, every, tree, buffers)
+
+    def _cells(self, middle: dict[str, KernelStage]) -> dict[Access, Access]:
+        found: dict[Access, Access] = {}
+        for stage in self.updates:
+            new = middle[stage.name]
+            found[Access(stage.tensor, stage.lhs)] = Access(new.tensor, new.lhs)
+        return found
+
+    def _is_free(self, item: Loop) -> bool:
+        """Do the cells tell the iteration, for every component?"""
+        for member in self.joint.members:
+            stmt = self.nest.stmts[f"{member.stem}.update"]
+            if in_coordinates(item.values[stmt.name], stmt.lhs, stmt) is None:
+                return False
+        return True
+
+    def _rebuilt(
+        self,
+        tree: Tree,
+        middle: dict[str, KernelStage],
+        values: dict[str, dict[str, Expr]],
+        split: str,
+        begun: list[Tree],
+        ended: Tree,
+        at_loop: dict[str, Expr],
+    ) -> Tree:
+        """The tree with the updates renamed, and what starts and combines the partial results."""
+
+        def walk(part: Tree) -> Tree:
+            match part:
+                case Leaf(stmt):
+                    return Leaf(middle[stmt].name) if stmt in middle else part
+                case Seq(parts):
+                    return seq([walk(item) for item in parts])
+                case Loop():
+                    own = {
+                        (middle[name].name if name in middle else name): value
+                        for name, value in part.values.items()
+                    }
+                    own |= values.get(part.name, {})
+                    body = walk(part.body)
+                    if part.name != split:
+                        return replace(part, values=own, body=body)
+                    if at_loop:
+                        loop = replace(part, values=own | at_loop, body=seq([*begun, body]))
+                        return seq([loop, ended])
+                    return seq([*begun, replace(part, values=own, body=body), ended])
+            raise TypeError(f"no tree: {part!r}")
+
+        return walk(tree)
+
+
+def _dims(stage: KernelStage) -> tuple[str, ...]:
+    return tuple(r.index for r in stage.ranges)
+
+
+def _moved(value: Expr, cells: dict[Access, Access]) -> Expr:
+    return transform(value, lambda e: cells.get(e, e) if isinstance(e, Access) else e)
+
+
+def _undetermined(stmt: Stmt, values: Iterable[Expr]) -> list[str]:
+    """The dims of a statement that loops of these values do not determine."""
+    known = list(values)
+    out: list[str] = []
+    for dim in stmt.dims:
+        apart = compare("ne", Index(dim), second(Index(dim), stmt.dims))
+        if Index(dim) in known:
+            continue
+        if first_pair(stmt, stmt, [*agree(known, stmt.dims), apart], stmt.name) is not None:
+            out.append(dim)
+            known.append(Index(dim))
+    return out
+
+
+def _loops(stmt: Stmt, values: Iterable[Expr], tree: Tree) -> Tree:
+    """Loops over the dims of a statement that others do not determine."""
+    for dim in reversed(_undetermined(stmt, values)):
+        tree = Loop(f"{stmt.name}.{dim}", {stmt.name: Index(dim)}, tree)
+    return tree
