@@ -21,6 +21,7 @@ from .arguments import NewName
 from .carried import check_dependence
 from .dependences import dependences
 from .initial import statement
+from .lift import block_of, lifted
 from .names import find_loop, fresh, index_of, prefix, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
@@ -49,8 +50,13 @@ class Rfactor(Primitive):
     it is reordered to the outside. The temporary is `C.rf`, its stages `C.rf.init` and
     `C.rf.update`; `C.update` becomes the stage that combines, under a loop called `ko_rf`, or
     `into`. Each of these stages lies as far inside the loops that were there as its elements
-    allow; of the others it gets copies of its own (`C.update.i`). Works for every reducer: all
-    are associative and commutative, and floats are added in another order.
+    allow; of the others it gets copies of its own (`C.update.i`). Floats are added in another
+    order.
+
+    Results of a user's reducer are factored together, the groups of instances combined in order;
+    where that regroups them, the reducer must be commutative. If it has a lift, the outer loop of
+    a split of its index makes each block's results by the lift, and combines them in the same
+    iteration, or with `into` in a loop of its own.
     """
 
     called: ClassVar[str] = "rfactor"
@@ -146,7 +152,9 @@ class Rfactor(Primitive):
         loop = find_loop(nest, self.loop, self.who)
         fold = self._fold(nest, loop)
         if fold is not None:
-            return fold.apply()
+            block = block_of(fold)
+            apart = self.into is not None
+            return fold.apply() if block is None else lifted(fold, block, apart)
         update = self._update(nest, loop)
         init = self._init(nest, update)
         origin, extent = self._extent(nest, update, loop)

@@ -10,19 +10,19 @@ combined in its order: where that regroups them, the reducer must be commutative
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import add, all_of, any_of, compare, const, sub
-from ...algo.tensor_expr.expr import Access, Expr, Index, Range, substitute, transform
+from ...algo.tensor_expr.expr import Access, Expr, Index, Range, accesses, substitute, transform
 from ...algo.tensor_expr.fold_stages import Written, start, updates
 from ...algo.tensor_expr.folds import Joint, Member, order
 from ...algo.tensor_expr.op import Kernel, Tensor, Turn
 from ...algo.tensor_expr.op import Stage as KernelStage
 from .dependences import folding
 from .initial import statement
-from .names import index_of, where
+from .names import index_of
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .relations import agree, same_element, second
 from .storage import in_coordinates
@@ -44,6 +44,21 @@ def folds_over(nest: Nest, loop: Loop) -> list[KernelStage]:
     if first is None:
         return []
     return [s for s in nest.kernel.stages if s.turn is not None and s.turn.joint == first.joint]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A fold in two steps: partial results over `dim`, in tensors marked so, and the `whole`.
+
+    `last` are the stages that combine the partial results.
+    """
+
+    mark: str
+    dim: str
+    tensors: dict[str, Tensor]
+    partial: Joint
+    whole: Joint
+    last: list[KernelStage]
 
 
 @dataclass(frozen=True)
@@ -82,7 +97,7 @@ class Factored:
         return self.nest.stmts[max(found, key=lambda s: len(s.ranges)).name]
 
     def check(self) -> None:
-        """Raises unless all of the fold is under the loop, as it was written, and may be grouped."""
+        """Raises unless all of the fold is under the loop, as written, and may be grouped."""
         under = set(leaves(self.loop))
         for stage in self.updates:
             stmt = self.nest.stmts[stage.name]
@@ -96,6 +111,14 @@ class Factored:
                     f"{self.who}: {stage.tensor} is held by {stmt.buffer}{at(stmt)}; rfactor "
                     "before staging it and before compute_at"
                 )
+        known = self.nest.kernel.tensors
+        bodies = [a.tensor for m in self.joint.members for a in accesses(m.body)]
+        gone = next((name for name in bodies if name not in known), None)
+        if gone is not None:
+            raise ScheduleError(
+                f"{self.who}: {gone}, which {self.joint.fold} combines, is inlined; rfactor before "
+                "inlining"
+            )
         if not self.joint.fold.commutative:
             self._check_order()
 
@@ -123,6 +146,21 @@ class Factored:
 
     def apply(self) -> Nest:
         """The nest with the fold in two steps."""
+        parts = self.parts()
+        value = sub(self.loop.values[self.widest.name], self.origin)
+        written = {stage.name: stage for stage in self.updates}
+        cells: dict[Access, Access] = {}
+        for member in self.joint.members:
+            old = written[f"{member.stem}.update"]
+            cell = Access(f"{member.stem}{parts.mark}", (value, *old.lhs))
+            cells[Access(old.tensor, old.lhs)] = cell
+        first = [self._stage(w, parts.partial) for w in start(parts.partial)]
+        middle = {s.name: self._partial(s, parts.partial, cells, parts.mark) for s in self.updates}
+        kernel = self.kernel(parts, [*first, *middle.values(), *parts.last])
+        return self._nest(kernel, first, middle, parts)
+
+    def parts(self) -> Parts:
+        """What both ways to make the partial results have in common."""
         joint, nest = self.joint, self.nest
         mark = ".rf"
         while any(f"{member.stem}{mark}" in nest.buffers for member in joint.members):
@@ -130,13 +168,6 @@ class Factored:
         dim = index_of(self.loop.name)
         while dim in {r.index for member in joint.members for r in member.ranges}:
             dim += "_"
-        value = sub(self.loop.values[self.widest.name], self.origin)
-        written = {stage.name: stage for stage in self.updates}
-        cells: dict[Access, Access] = {}
-        for member in joint.members:
-            old = written[f"{member.stem}.update"]
-            partial_cell = Access(f"{member.stem}{mark}", (value, *old.lhs))
-            cells[Access(old.tensor, old.lhs)] = partial_cell
         along = Range(dim, const(0), self.extent)
         partial = replace(
             joint,
@@ -169,11 +200,8 @@ class Factored:
             shape = (self.extent, *tensors[member.tensor].shape)
             tensors[name] = Tensor(name, member.acc, shape, "temp")
             kept[n] = Access(name, (Index(dim), *member.place))
-        first = [self._stage(w, partial) for w in start(partial)]
-        middle = {s.name: self._partial(s, partial, cells, mark) for s in self.updates}
         last = [self._stage(w, whole) for w in updates(whole, kept)]
-        kernel = self._kernel(tensors, first, middle, last)
-        return self._nest(kernel, first, middle, last, dim)
+        return Parts(mark, dim, tensors, partial, whole, last)
 
     def _stage(self, written: Written, joint: Joint) -> KernelStage:
         loc = self.stages[0].loc
@@ -201,24 +229,19 @@ class Factored:
             joined=0,
         )
 
-    def _kernel(
-        self,
-        tensors: dict[str, Tensor],
-        first: Sequence[KernelStage],
-        middle: dict[str, KernelStage],
-        last: Sequence[KernelStage],
-    ) -> Kernel:
+    def kernel(self, parts: Parts, new: Sequence[KernelStage]) -> Kernel:
+        """The kernel with other stages in place of the updates."""
         stages: list[KernelStage] = []
         names = [s.name for s in self.updates]
+        mine = {s.name for s in self.stages}
         for stage in self.nest.kernel.stages:
-            if stage.name not in names:
-                whole = last[0].turn
-                mine = stage in self.stages and whole is not None and stage.turn is not None
-                turn = Turn(whole.joint, stage.turn.at) if mine else stage.turn  # type: ignore
-                stages.append(replace(stage, turn=turn))
-            elif stage.name == names[0]:
-                stages += [*first, *middle.values(), *last]
-        return replace(self.nest.kernel, stages=tuple(stages), tensors=tensors)
+            if stage.name == names[0]:
+                stages += new
+            elif stage.name in mine and stage.turn is not None and stage.name not in names:
+                stages.append(replace(stage, turn=Turn(parts.whole, stage.turn.at)))
+            elif stage.name not in names:
+                stages.append(stage)
+        return replace(self.nest.kernel, stages=tuple(stages), tensors=parts.tensors)
 
     # -- the tree
 
@@ -227,8 +250,7 @@ class Factored:
         kernel: Kernel,
         first: Sequence[KernelStage],
         middle: dict[str, KernelStage],
-        last: Sequence[KernelStage],
-        dim: str,
+        parts: Parts,
     ) -> Nest:
         nest, stmts = self.nest, dict(self.nest.stmts)
         for old, stage in middle.items():
@@ -241,55 +263,84 @@ class Factored:
                 value=_moved(stmt.value, self._cells(middle)),
                 instance=(stage.name, stmt.instance[1]),
             )
-        stmts |= {s.name: statement(s) for s in (*first, *last)}
-        chain = [*around_loop(nest.tree, self.loop.name), self.loop]
-        outside = next(n for n, item in enumerate(chain) if not self._is_free(item))
-        outer, split = chain[:outside], chain[outside]
-        members = self.joint.members
-
-        def follow(member: Member, item: Loop) -> Expr:
-            stmt = nest.stmts[f"{member.stem}.update"]
-            found = in_coordinates(item.values[stmt.name], stmt.lhs, stmt)
-            assert found is not None
-            names: dict[Expr, Expr] = {Index(f"d{n}"): e for n, e in enumerate(member.place)}
-            return substitute(found, names)
-
-        owner = {stage.name: member for stage, member in zip(first, members, strict=True)}
-        owner |= {s.name: m for m in members for s in last if s.name.startswith(f"{m.stem}.")}
-        for m in members:
-            owner |= {s.name: m for s in last if s.tensor in (m.tensor, f"{m.stem}.rf.new")}
-        values = {
-            item.name: {name: follow(member, item) for name, member in owner.items()}
-            for item in outer
-        }
+        stmts |= {s.name: statement(s) for s in (*first, *parts.last)}
+        outer, split = self.around()
         inside = split is self.loop
+        owner = {s.name: m for s, m in zip(first, self.joint.members, strict=True)}
+        owner |= self.owners(parts)
+        values = {item.name: {n: self.follow(m, item) for n, m in owner.items()} for item in outer}
         begun: list[Tree] = []
         for stage in first:
             known = [levels[stage.name] for levels in values.values()]
-            known += [Index(dim)] if inside else []
-            begun.append(_loops(stmts[stage.name], known, Leaf(stage.name)))
-        shared = [
-            d
-            for d in _undetermined(
-                stmts[last[-1].name],
-                [levels[last[-1].name] for levels in values.values()] + [Index(dim)],
-            )
-            if all(any(r.index == d for r in m.ranges) for m in members)
-        ]
-        parts: list[Tree] = []
-        for stage in last:
-            known = [levels[stage.name] for levels in values.values()]
-            known += [Index(dim), *map(Index, shared)]
-            parts.append(_loops(stmts[stage.name], known, Leaf(stage.name)))
-        body = seq(parts)
-        names = [s.name for s in last]
-        body = Loop(self.along, dict.fromkeys(names, Index(dim)), body)
+            known += [Index(parts.dim)] if inside else []
+            begun.append(loops_over(stmts[stage.name], known, Leaf(stage.name)))
+        ended = self.combining(stmts, parts, list(values.values()))
+        at_loop = {s.name: add(Index(parts.dim), self.origin) for s in first} if inside else {}
+        tree = self._rebuilt(nest.tree, middle, values, split.name, begun, ended, at_loop)
+        return self.with_buffers(kernel, stmts, tree)
+
+    def around(self) -> tuple[list[Loop], Loop]:
+        """The loops around the fold whose iterations the cells tell, and the first that is not."""
+        chain = [*around_loop(self.nest.tree, self.loop.name), self.loop]
+        outside = next(n for n, item in enumerate(chain) if not self.is_free(item))
+        return chain[:outside], chain[outside]
+
+    def owners(self, parts: Parts) -> dict[str, Member]:
+        """The component that each of the combining stages is of."""
+        owner: dict[str, Member] = {}
+        for m in self.joint.members:
+            mine = (m.tensor, f"{m.stem}{parts.mark}.new")
+            owner |= {s.name: m for s in parts.last if s.tensor in mine}
+        return owner
+
+    def follow(self, member: Member, item: Loop) -> Expr:
+        """The value of a loop that the cells tell, over the indices of a component."""
+        stmt = self.nest.stmts[f"{member.stem}.update"]
+        found = in_coordinates(item.values[stmt.name], stmt.lhs, stmt)
+        assert found is not None
+        names: dict[Expr, Expr] = {Index(f"d{n}"): e for n, e in enumerate(member.place)}
+        return substitute(found, names)
+
+    def combining(
+        self, stmts: dict[str, Stmt], parts: Parts, outer: Sequence[dict[str, Expr]]
+    ) -> Tree:
+        """The loops that combine the partial results, in loops of these values."""
+        names = [s.name for s in parts.last]
+        known = [levels[names[-1]] for levels in outer]
+        shared = self.shared_dims(stmts[names[-1]], [*known, Index(parts.dim)])
+        body = self.inner(stmts, parts, outer, shared)
+        body = Loop(self.along, dict.fromkeys(names, Index(parts.dim)), body)
         for d in reversed(shared):
             body = Loop(f"{names[0]}.{d}", dict.fromkeys(names, Index(d)), body)
-        at_loop = {s.name: add(Index(dim), self.origin) for s in first} if inside else {}
-        tree = self._rebuilt(nest.tree, middle, values, split.name, begun, body, at_loop)
-        buffers = dict(nest.buffers)
-        for name in kernel.tensors.keys() - nest.kernel.tensors.keys():
+        return body
+
+    def shared_dims(self, stmt: Stmt, known: Sequence[Expr]) -> list[str]:
+        """The dims of all components that loops of these values do not determine."""
+        return [
+            d
+            for d in _undetermined(stmt, known)
+            if all(any(r.index == d for r in m.ranges) for m in self.joint.members)
+        ]
+
+    def inner(
+        self,
+        stmts: dict[str, Stmt],
+        parts: Parts,
+        outer: Sequence[dict[str, Expr]],
+        shared: Sequence[str],
+    ) -> Tree:
+        """The combining stages in order, each in the loops that it alone has."""
+        trees: list[Tree] = []
+        for stage in parts.last:
+            known = [levels[stage.name] for levels in outer]
+            known += [Index(parts.dim), *map(Index, shared)]
+            trees.append(loops_over(stmts[stage.name], known, Leaf(stage.name)))
+        return seq(trees)
+
+    def with_buffers(self, kernel: Kernel, stmts: dict[str, Stmt], tree: Tree) -> Nest:
+        """The nest of these statements, with storage for the new tensors."""
+        buffers = dict(self.nest.buffers)
+        for name in kernel.tensors.keys() - self.nest.kernel.tensors.keys():
             tensor = kernel.tensors[name]
             buffers[name] = Buffer(name, name, tensor.dtype, len(tensor.shape), "heap")
         every = {s.name: stmts[s.name] for s in kernel.stages if s.name in stmts}
@@ -303,7 +354,7 @@ class Factored:
             found[Access(stage.tensor, stage.lhs)] = Access(new.tensor, new.lhs)
         return found
 
-    def _is_free(self, item: Loop) -> bool:
+    def is_free(self, item: Loop) -> bool:
         """Do the cells tell the iteration, for every component?"""
         for member in self.joint.members:
             stmt = self.nest.stmts[f"{member.stem}.update"]
@@ -369,7 +420,7 @@ def _undetermined(stmt: Stmt, values: Iterable[Expr]) -> list[str]:
     return out
 
 
-def _loops(stmt: Stmt, values: Iterable[Expr], tree: Tree) -> Tree:
+def loops_over(stmt: Stmt, values: Iterable[Expr], tree: Tree) -> Tree:
     """Loops over the dims of a statement that others do not determine."""
     for dim in reversed(_undetermined(stmt, values)):
         tree = Loop(f"{stmt.name}.{dim}", {stmt.name: Index(dim)}, tree)

@@ -60,6 +60,15 @@ REDUCERS = {
         (1.0, 0.0, 0.0, 1.0),
         commutative=False,
     ),
+    "lifted": dt.reducer(
+        softmax_of,
+        (-inf, 0.0, 0.0),
+        dt.op("""block(x, w, v) -> m, s, o:
+            m = max(x[k])
+            p[k] = exp(x[k] - m)
+            s = sum(p[k] * w[k])
+            o[d] = sum(p[k] * v[k,d])"""),
+    ),
     "digits": dt.reducer(
         lambda a, b: ((a[0] * b[1] + b[0]) % 9973, a[1] * b[1] % 9973), (0, 1), commutative=False
     ),
@@ -84,6 +93,16 @@ CASES: dict[str, tuple[str, list[Any], str | None]] = {
     "computed": (
         "m[b,i], s[b,i], o[b,i,d] = online(sum(Q[b,i,c] * K[b,j,c]) / 2, 1.0, V[b,j,d])",
         [normal(2, 5, 3), normal(2, 6, 3), normal(2, 6, 4)],
+        None,
+    ),
+    "lifted": (
+        "m[i], s[i], o[i,d] = lifted(S[i,j], 1.0, V[j,d], where=j <= i + 4)",
+        [normal(6, 10, dtype="f4"), normal(10, 5, dtype="f4")],
+        None,
+    ),
+    "flat": (
+        "m[i], s[i], o[i] = lifted(S[i,j], 1.0, V[j])",
+        [normal(6, 10, dtype="f4"), normal(10, dtype="f4")],
         None,
     ),
     "half": (
@@ -203,6 +222,45 @@ def test_schedules(name: str, calls: Sequence[tuple[Any, ...]]) -> None:
     run(name, *calls)
 
 
+FACTORED: list[tuple[str, Sequence[tuple[Any, ...]]]] = [
+    ("attention", [("rfactor", "j"), ("parallel", "o.j")]),
+    ("attention", [("split", "j", 3), ("rfactor", "jo"), ("vectorize", "o.d")]),
+    ("attention", [("tile", {"o.i": 2, "j": 3}), ("rfactor", "jo"), ("parallel", "o.jo")]),
+    ("attention", [("split", "j", 3), ("rfactor", "jo"), ("rfactor", "o.ji")]),
+    ("attention", [("split", "j", 3), ("rfactor", "jo"), ("rfactor", "o.jo_rf")]),
+    ("times", [("split", "k", 3), ("rfactor", "ko"), ("parallel", "ko")]),
+    ("times", [("split", "k", 3), ("rfactor", "ki")]),
+    ("chain", [("split", "k", 4), ("rfactor", "ko"), ("parallel", "ko")]),
+    ("chain", [("split", "k", 4), ("rfactor", "ko"), ("rfactor", "ki")]),
+    ("digits", [("rfactor", "i"), ("parallel", "v.i")]),
+    ("two", [("split", "k", 2), ("rfactor", "j"), ("reorder", "v.j", "v.i"), ("parallel", "v.j")]),
+    ("best", [("split", "j", 4), ("reorder", "jo", "i", "ji"), ("rfactor", "jo")]),
+    ("best", [("split", "j", 4), ("rfactor", "ji"), ("reorder", "ji", "jo")]),
+    ("causal", [("split", "j", 2), ("rfactor", "jo"), ("parallel", "jo")]),
+    ("half", [("split", "j", 7), ("rfactor", "jo"), ("parallel", "jo")]),
+    (
+        "absmax",
+        [("split", "j", 4), ("rfactor", "ji"), ("reorder", "jo", "ji"), ("vectorize", "y.ji")],
+    ),
+    ("inside", [("rfactor", "y_lse.j")]),
+    ("chosen", [("split", "j", 4), ("rfactor", "jo")]),
+    ("narrow", [("split", "j", 3), ("rfactor", "jo")]),
+    ("moments", [("reorder", "j", "i"), ("split", "j", 4), ("rfactor", "jo"), ("parallel", "jo")]),
+    ("whole", [("split", "i", 2), ("rfactor", "io"), ("parallel", "io")]),
+    ("computed", [("split", "o.j", 4), ("rfactor", "o.jo"), ("compute_at", "m_sum", "o.jo")]),
+    ("lifted", [("split", "j", 3), ("rfactor", "jo")]),
+    ("lifted", [("tile", {"o.i": 4, "j": 4}), ("rfactor", "jo"), ("parallel", "o.io")]),
+    ("lifted", [("split", "j", 3), ("rfactor", "jo", "jb"), ("parallel", "o.jo")]),
+    ("lifted", [("split", "j", 3), ("rfactor", "ji")]),
+    ("lifted", [("split", "j", 3), ("rfactor", "jo"), ("vectorize", "o.rf.d")]),
+]
+
+
+@pytest.mark.parametrize("name, calls", FACTORED)
+def test_rfactor(name: str, calls: Sequence[tuple[Any, ...]]) -> None:
+    run(name, *calls).validate()
+
+
 REFUSALS: list[tuple[str, Sequence[tuple[Any, ...]], str]] = [
     (
         "attention",
@@ -229,6 +287,22 @@ REFUSALS: list[tuple[str, Sequence[tuple[Any, ...]], str]] = [
         "attention",
         [("reorder", "o.d", "j")],
         "reorder(o.d, j): o.update[0,1,0] reads m[0] before m.update[0,0] updates it",
+    ),
+    (
+        "chain",
+        [("split", "k", 4), ("rfactor", "ki")],
+        "rfactor(ki): chain is not commutative, and d.update[0,1] comes before d.update[0,4], but "
+        "its group would be combined after it; rfactor an outer loop of the reduction",
+    ),
+    (
+        "attention",
+        [("stage", "o", "j", "register"), ("rfactor", "j")],
+        "rfactor(j): o is held by o.register; rfactor before staging it and before compute_at",
+    ),
+    (
+        "flat",
+        [("split", "j", 4), ("rfactor", "jo")],
+        "rfactor(jo): the lift of lifted has v of 2 dimensions, and o needs 1",
     ),
     (
         "attention",
