@@ -69,7 +69,7 @@ def all(e: Any, /, **options: Any) -> Any:
 def argmax(e: Any, /, *, over: Any = None, where: Any = None) -> Any:
     """The index, an i64, at which `e` is greatest: the first of ties, or of NaNs, which win.
 
-    Options as for `sum`; there is one index to reduce over. Where no index is left, the greatest i64.
+    Options as for `sum`; there is one index to reduce over. Where none is left, the greatest i64.
     """
     return _reduce("argmax", e, (), over, where)
 
@@ -77,7 +77,7 @@ def argmax(e: Any, /, *, over: Any = None, where: Any = None) -> Any:
 def argmin(e: Any, /, *, over: Any = None, where: Any = None) -> Any:
     """The index, an i64, at which `e` is least: the first of ties, or of NaNs, which win.
 
-    Options as for `sum`; there is one index to reduce over. Where no index is left, the greatest i64.
+    Options as for `sum`; there is one index to reduce over. Where none is left, the greatest i64.
     """
     return _reduce("argmin", e, (), over, where)
 

@@ -195,11 +195,12 @@ def _check_extremes(checked: Checked, sizes: Mapping[str, int]) -> None:
             if empty is None or _empty(eq.ranges, sizes) is not None:
                 continue
             at = ", ".join(f"{name}={sizes[name]}" for name in sizes_of((empty.lo, empty.hi)))
-            start = _STARTS[item.reducer]
+            start, left = _STARTS[item.reducer], print_expr(Access(eq.tensor, eq.lhs))
+            accumulated = f"; {left} {item.reducer}= {print_expr(item.body)} starts from {start}"
             raise ShapeError(
                 f"{checked.op.name}: {print_expr(item)} has no value{f' at {at}' if at else ''}: "
                 f"index {empty.index} runs over nothing"
-                + (f"; {eq.tensor}[...] {item.reducer}= ... starts from {start}" if start else "")
+                + (accumulated if start and item is eq.rhs else "")
                 + located(checked.op, n)
             )
 

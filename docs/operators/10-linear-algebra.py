@@ -82,13 +82,24 @@ operator(
     "Cholesky factorisation",
     """
     cholesky(A: [N, N]) -> L:
-        S[0,i,j] = A[i,j]
-        S[k,i,j] = S[k-1,i,j] - S[k-1,i,k-1] * S[k-1,j,k-1] / S[k-1,k-1,k-1]
-            where k in 1:N, i in 0:N, j in 0:N
-        L[i,j] = where(j <= i, S[j,i,j] * rsqrt(S[j,j,j]), 0) where i in 0:N, j in 0:N
+        L[j,j] = sqrt(A[j,j] - sum(L[j,k] ** 2, over=(k in 0:j))) where j in 0:N
+        L[i,j] = (A[i,j] - sum(L[i,k] * L[j,k], over=(k in 0:j))) / L[j,j]
+            where j in 0:N, i in j+1:N
+        L[i,j] = 0 where j in 0:N, i in 0:j
     """,
     "np.linalg.cholesky(A)",
     A=made(lambda rng: spd(rng, 23)),
+)  # fmt: skip
+operator(
+    "Gauss-Seidel iterations",
+    """
+    seidel(A: [N, N], b: [N], x0: [N]) -> x:
+        x[0,i] = x0[i]
+        x[t,i] = (b[i] - sum(A[i,j] * x[t,j], over=(j in 0:i))
+                  - sum(A[i,j] * x[t-1,j], over=(j in i+1:N))) / A[i,i] where t in 1:7, i in 0:N
+    """,
+    "seidel(A, b, x0)",
+    A=made(lambda rng: spd(rng, 17)), b=floats(17), x0=floats(17), within=64,
 )  # fmt: skip
 operator(
     "Tridiagonal solve (Thomas)",
@@ -143,6 +154,13 @@ operator(
     scale=made(lambda rng: rng.random(21).astype(np.float32)),
     schedule=".vectorize('j', 8)",
 )  # fmt: skip
+
+
+def seidel(A, b, x):
+    out = [x]
+    for _ in range(6):
+        out.append(scipy.linalg.solve_triangular(A, b - np.triu(A, 1) @ out[-1], lower=True))
+    return np.array(out)
 
 
 def spd(rng, n):

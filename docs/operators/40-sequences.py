@@ -73,6 +73,21 @@ operator(
     b=floats(4, 11), schedule=".compute_with('s', 'y', 'd')",
 )  # fmt: skip
 operator(
+    "LSTM over time",
+    """
+    lstm(x: [T, 4, D], U: [4, D, D], h0: [D], c0: [D]) -> h, c:
+        h[0,d] = h0[d]
+        c[0,d] = c0[d]
+        g[t,q,d] = x[t,q,d] + sum(U[q,d,e] * h[t,e])
+        c[t,d] = sigmoid(g[t-1,1,d]) * c[t-1,d] + sigmoid(g[t-1,0,d]) * tanh(g[t-1,2,d])
+            where t in 1:T+1
+        h[t,d] = sigmoid(g[t-1,3,d]) * tanh(c[t,d]) where t in 1:T+1
+    """,
+    "lstm_over_time(x, U, h0, c0)",
+    x=floats(13, 4, 11), U=made(lambda rng: rng.standard_normal((4, 11, 11)) / 4), h0=floats(11),
+    c0=floats(11), within=256,
+)  # fmt: skip
+operator(
     "GRU cell",
     """
     gru(x: [B, I], h: [B, D], W: [3, I, D], U: [3, D, D]) -> y:
@@ -219,6 +234,15 @@ def lstm(g, c):
     i, f, z, o = scipy.special.expit(g[0]), scipy.special.expit(g[1]), np.tanh(g[2]), g[3]
     s = f * c + i * z
     return scipy.special.expit(o) * np.tanh(s), s
+
+
+def lstm_over_time(x, U, h, c):
+    hs, cs = [h], [c]
+    for now in x:
+        h, c = lstm((now + U @ hs[-1])[:, None], cs[-1][None])
+        hs.append(h[0])
+        cs.append(c[0])
+    return np.array(hs), np.array(cs)
 
 
 def gru(x, u, h):

@@ -116,15 +116,31 @@ operator(
     w=made(lambda rng: rng.random((17, 17)) * (1 - np.eye(17))),
 )  # fmt: skip
 operator(
-    "Mandelbrot step",
+    "Mandelbrot counts",
     """
-    u[i] = x[i] * x[i] - y[i] * y[i] + a[i]
-    v[i] = 2 * x[i] * y[i] + b[i]
-    n[i] = where(x[i] * x[i] + y[i] * y[i] <= 4, k[i] + 1, k[i])
+    mandelbrot(a: [N], b: [N]) -> n:
+        x[0,i] = 0 * a[i]
+        y[0,i] = 0 * b[i]
+        x[t,i] = min(x[t-1,i] ** 2 - y[t-1,i] ** 2 + a[i], 100) where t in 1:17
+        y[t,i] = min(2 * x[t-1,i] * y[t-1,i] + b[i], 100) where t in 1:17
+        n[i] = sum(where(x[t,i] ** 2 + y[t,i] ** 2 <= 4, 1, 0), over=(t in 1:17))
     """,
-    "(w := (z := x + 1j * y) ** 2 + a + 1j * b).real, w.imag, np.where(abs(z) <= 2, k + 1, k)",
-    x=floats(97), y=floats(97), a=floats(97), b=floats(97), k=whole(9, 97),
-    returns=("u", "v", "n"),
+    "mandelbrot(a, b)",
+    # far from the border, where rounding would decide
+    a=made(lambda rng: np.r_[rng.uniform(-0.2, 0.2, 31), rng.uniform(0.4, 1.5, 66)]),
+    b=made(lambda rng: np.r_[rng.uniform(-0.2, 0.2, 31), rng.uniform(0.4, 1, 66)]),
+)  # fmt: skip
+operator(
+    "Predators and prey (Lotka-Volterra)",
+    """
+    predators(x0: [N], y0: [N]) -> x, y:
+        x[0,i] = x0[i]
+        y[0,i] = y0[i]
+        x[t,i] = x[t-1,i] + 0.05 * (x[t-1,i] - x[t-1,i] * y[t-1,i]) where t in 1:31
+        y[t,i] = y[t-1,i] + 0.05 * (x[t-1,i] * y[t-1,i] - y[t-1,i]) where t in 1:31
+    """,
+    "predators(x0, y0)",
+    x0=unit(19), y0=unit(19), within=256,
 )  # fmt: skip
 operator(
     "Polynomial by Horner's rule",
@@ -236,6 +252,25 @@ def forces(x):
 def kmeans(x, c):
     near = scipy.spatial.distance.cdist(x, c).argmin(1)
     return near, np.array([x[near == k].mean(0) for k in range(len(c))])
+
+
+def mandelbrot(a, b):
+    z, n = 0 * (a + 1j * b), np.zeros(len(a), int)
+    alive = np.ones(len(a), bool)
+    for _ in range(16):
+        z = np.where(alive, z * z + a + 1j * b, z)
+        alive &= abs(z) <= 2
+        n += alive
+    return n
+
+
+def predators(x, y):
+    xs, ys = [x], [y]
+    for _ in range(30):
+        x, y = x + 0.05 * (x - x * y), y + 0.05 * (x * y - y)
+        xs.append(x)
+        ys.append(y)
+    return np.array(xs), np.array(ys)
 
 
 def logistic(r, x):

@@ -179,20 +179,20 @@ def test_r59_contractions_of_length_zero() -> None:
 
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
 def test_r59_no_extreme_of_nothing(name: str) -> None:
-    start = {"max": "; m[...] max= ... starts from the least value there is",
-             "min": "; m[...] min= ... starts from the greatest value there is"}  # fmt: skip
-    for text, shape, at in (
-        ("m[] = NAME(x[i])", 0, "I=0"),
-        ("m[j] = NAME(x[i,j])", (0, 4), "I=0"),
-        ("m[] = NAME(x[i], over=(i in 1:N))", 1, "N=1"),
+    start = {"max": "max= {} starts from the least value there is",
+             "min": "min= {} starts from the greatest value there is"}  # fmt: skip
+    for left, body, over, shape, at in (
+        ("m[]", "x[i]", "", 0, "I=0"),
+        ("m[j]", "x[i,j]", "", (0, 4), "I=0"),
+        ("m[]", "x[i]", ", over=(i in 1:N)", 1, "N=1"),
     ):
-        op = dt.op("f(x: [N]) -> m:\n " + text.replace("NAME", name)) if "N)" in text else dt.op(
-            text.replace("NAME", name))  # fmt: skip
+        header = "f(x: [N]) -> m:\n " if over else ""
+        op = dt.op(f"{header}{left} = {name}({body}{over})")
+        help_ = f"; {left} {start[name].format(body)}" if name in start else ""
         for run in (op, lambda x, op=op: dt.interpret(op, x)):
             said = refusal(lambda run=run, shape=shape: run(np.zeros(shape)), dt.ShapeError)
-            assert said.startswith(f"{op.name}: {name}(x[")
-            assert (
-                f" has no value at {at}: index i runs over nothing{start.get(name, '')}\n" in said
+            assert said.startswith(
+                f"{op.name}: {name}({body}) has no value at {at}: index i runs over nothing{help_}\n"
             )
     declared = dt.op(f"f(x: f32[0]) -> m:\n m[] = {name}(x[i])")
     said = refusal(lambda: declared(np.zeros(0, np.float32)), dt.ShapeError)
