@@ -120,7 +120,8 @@ def conflict(nest: Nest, loop: Loop, skip: Callable[[Touch, Touch], bool], who: 
             for b in found[n:]:
                 if a.kind == b.kind == "read" or skip(a, b):
                     continue
-                wrong = [*same_element(a.cell, b.cell, b.stmt.dims), *a.guards]
+                folds = dict(nest.buffers[buffer].fold)
+                wrong = [*same_element(a.cell, b.cell, b.stmt.dims, folds), *a.guards]
                 wrong += [second(guard, b.stmt.dims) for guard in b.guards]
                 wrong += [same_iteration(item, a.stmt, b.stmt) for item in outer]
                 wrong.append(other_iteration(loop, a.stmt, b.stmt))
@@ -135,8 +136,11 @@ def _sentence(tensor: str, loop: Loop, a: Touch, b: Touch, pair: Pair) -> str:
     one = value(loop.values[a.stmt.name], pair.first, pair.sizes)
     two = value(loop.values[b.stmt.name], pair.second, pair.sizes)
     cell = element(tensor, a.cell, pair.first, pair.sizes)
+    other = element(tensor, b.cell, pair.second, pair.sizes)
     if "?" in cell:
         cell = f"an element of {tensor}, chosen by data,"
+    elif other != cell and "?" not in other:
+        cell = f"the place of {cell} and {other}"
     verb = {"write": "written", "update": "updated", "fold": "updated", "read": "read"}
     if a.kind == b.kind:
         return f"{cell} is {verb[a.kind]} by {index}={one} and by {index}={two}{at(a.stmt)}"
@@ -175,7 +179,8 @@ def check_concurrent(nest: Nest, loop: Loop, who: str) -> None:
 
 
 def _remedy(nest: Nest, loop: Loop, found: str, who: str) -> str:
-    free = [index_of(item.name) for item in _candidates(nest, loop) if _is_free(nest, item, who)]
+    able = (item for item in _candidates(nest, loop) if _is_free(nest, item, who))
+    free = list(dict.fromkeys(index_of(item.name) for item in able))
     verb = who.partition("(")[0]
     if loop.kind != "serial":
         return f"loop {loop.name} is {loop.kind}: its iterations run at once"

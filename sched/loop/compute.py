@@ -14,10 +14,10 @@ from .dependences import dependences
 from .moments import Tie
 from .names import find_loop, index_of, suggest_from
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves, loops
-from .placing import Placed, needed, once, runs_once
+from .placing import Placed, group_of, needed, once, runs_once
 from .primitive import Primitive
 from .relations import from_data
-from .storage import family, reads
+from .storage import reads
 from .tree import around_loop, edit, remove, seq
 from .validate import check_storage
 from .witness import at
@@ -103,8 +103,7 @@ class ComputeAt(Primitive):
                 f"{self.who}: there is no stage {self.stage} between inputs and results"
                 f"{suggest_from(self.stage, known)}"
             )
-        wanted = family(nest, self.stage)
-        group = [stmt for stmt in nest.stmts.values() if stmt.buffer in wanted]
+        group = group_of(nest, self.stage, self.who)
         if not group:
             raise ScheduleError(f"{self.who}: {self.stage} is an input; stage a copy of it instead")
         return group

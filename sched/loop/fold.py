@@ -65,6 +65,8 @@ class Life:
 def live_window(nest: Nest, buffer: Buffer, who: str) -> tuple[tuple[int, int], ...]:
     """The folds that keep what is needed at the same time: (dimension, how many), powers of two."""
     found: list[tuple[int, int]] = []
+    if not all(_roles(nest, buffer)):
+        return ()
     try:
         with isl.quota(QUOTA):
             life = _life(nest, buffer, _sizes(nest, buffer))
@@ -88,7 +90,7 @@ def live_window(nest: Nest, buffer: Buffer, who: str) -> tuple[tuple[int, int], 
 def check_folds(nest: Nest, who: str) -> None:
     """Raises unless every folded buffer keeps an element as long as it is needed."""
     for buffer in nest.buffers.values():
-        if buffer.fold:
+        if buffer.fold and all(_roles(nest, buffer)):
             _check(nest, buffer, who)
 
 

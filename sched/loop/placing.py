@@ -14,12 +14,13 @@ from ...algo.tensor_expr.affine import normalize
 from ...algo.tensor_expr.build import compare, const, sub
 from ...algo.tensor_expr.expr import Const, Expr, Index, Size, indices_of, sizes_of, substitute
 from .extent import stays_within
+from .flow import is_copy
 from .moments import Tie, moment
 from .names import index_of, where
 from .nest import Loop, Nest, Stmt, leaves
 from .regions import region
 from .relations import symbols
-from .storage import cells, repeats
+from .storage import by_coordinates, cells, family, repeats
 from .witness import at
 
 
@@ -29,6 +30,20 @@ class Placed:
 
     stmts: Mapping[str, Stmt]
     around: tuple[Loop, ...]
+
+
+def group_of(nest: Nest, stage: str, who: str) -> list[Stmt]:
+    """The statements that compute a tensor and what it is reduced from, in program order."""
+    wanted = family(nest, stage)
+    for stmt in nest.stmts.values():
+        apart = stmt.buffer not in wanted and nest.buffers[stmt.buffer].tensor in wanted
+        if apart and not is_copy(nest, stmt):
+            raise ScheduleError(
+                f"{who}: {stmt.name}{at(stmt)} writes to {stmt.buffer}, where "
+                f"{nest.buffers[stmt.buffer].tensor} is staged; {who.partition('(')[0]} before "
+                "stage"
+            )
+    return [stmt for stmt in nest.stmts.values() if stmt.buffer in wanted]
 
 
 def needed(
@@ -96,15 +111,29 @@ def _moments(
     *,
     last: bool = False,
 ) -> dict[str, Expr]:
-    """The values of the free loops, by name."""
-    found = moment(stmt, ties, fixed, free, who, last=last)
+    """The values of the free loops, by name: those that the element determines as they are."""
+    known = {loop.name: _by_element(ties, loop) for loop in free}
+    told = [(value, loop) for loop in free if (value := known[loop.name]) is not None]
+    free = [loop for loop in free if known[loop.name] is None]
+    found = moment(stmt, ties, [*fixed, *told], free, who, last=last)
     if found is None:
         which, needs = ("last", "gives what is read by") if last else ("first", "needs")
         raise ScheduleError(
             f"{who}: which iteration of {_listed(free)} {needs} an element of {stmt.buffer} "
             f"{which} is no one expression of its indices{at(stmt)}"
         )
-    return {loop.name: value for loop, value in zip(free, found, strict=True)}
+    values = {loop.name: value for value, loop in told}
+    return values | {loop.name: value for loop, value in zip(free, found, strict=True)}
+
+
+def _by_element(ties: Sequence[Tie], loop: Loop) -> Expr | None:
+    """The loop's value by the element, if it is the same for all that touch it."""
+    seen: set[Expr | None] = set()
+    for tie in ties:
+        value = by_coordinates(loop.values[tie.other.name], tie.theirs, tie.other)
+        names: dict[Expr, Expr] = {Index(f"d{n}"): part for n, part in enumerate(tie.cell)}
+        seen.add(None if value is None else substitute(value, names))
+    return seen.pop() if len(seen) == 1 else None
 
 
 def _with_sizes(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:

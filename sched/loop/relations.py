@@ -6,14 +6,16 @@ their names and the second's are marked with a prime.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from ...algo import isl
-from ...algo.tensor_expr.build import any_of, compare, const
+from ...algo.tensor_expr.build import any_of, compare, const, mod, sub
 from ...algo.tensor_expr.expr import Access, Expr, Index, Size, sizes_of, substitute, walk
 from ...algo.tensor_expr.points import points
 from .nest import Stmt
+
+NO_FOLDS: Mapping[int, int] = {}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -28,13 +30,22 @@ def from_data(expr: Expr) -> bool:
     return any(isinstance(item, Access) for item in walk(expr))
 
 
-def same_element(a: Sequence[Expr], b: Sequence[Expr], dims: tuple[str, ...]) -> list[Expr]:
+def same_element(
+    a: Sequence[Expr], b: Sequence[Expr], dims: tuple[str, ...], folds: Mapping[int, int] = NO_FOLDS
+) -> list[Expr]:
     """Conditions under which an access and one of the second instance may touch one element.
 
     A coordinate that depends on data may be any, so it excludes nothing. `dims` are the second's.
+    With `folds` (of dimensions, by how many) it is the places of elements that are the same.
     """
-    known = [(x, y) for x, y in zip(a, b, strict=True) if not from_data(x) and not from_data(y)]
-    return [compare("eq", x, second(y, dims)) for x, y in known]
+    found = []
+    for n, (x, y) in enumerate(zip(a, b, strict=True)):
+        if not (from_data(x) or from_data(y)):
+            theirs = second(y, dims)
+            if n in folds:
+                x, theirs = mod(sub(x, theirs), const(folds[n])), const(0)
+            found.append(compare("eq", x, theirs))
+    return found
 
 
 def differ(exprs: Sequence[Expr], dims: tuple[str, ...]) -> Expr:

@@ -120,8 +120,9 @@ def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> l
         seen: set[Expr] = set()
         for name in stmts:
             for cell in cells(nest.stmts[name], buffer):
-                value = in_coordinates(loop.values[name], cell, nest.stmts[name])
-                if value is None or not (anew or _of_coordinates(value)):
+                told = in_coordinates if anew else by_coordinates
+                value = told(loop.values[name], cell, nest.stmts[name])
+                if value is None:
                     return around[:depth]
                 seen.add(value)
         if len(seen) > 1:
@@ -129,13 +130,17 @@ def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> l
     return around
 
 
-def _of_coordinates(value: Expr) -> bool:
-    return all(index.startswith("d") and index[1:].isdigit() for index in indices_of(value))
-
-
 def in_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | None:
-    """A loop's value as an expression of the element's coordinates, if they determine it."""
+    """A loop's value as an expression of the element's coordinates, if they determine it.
+
+    A dim that only says by which outer iteration the statement is repeated may stay in it.
+    """
     return _in_coordinates(value, cell, stmt.dims[: repeats(stmt)])
+
+
+def by_coordinates(value: Expr, cell: tuple[Expr, ...], stmt: Stmt) -> Expr | None:
+    """The same, for a loop by which the element is not repeated."""
+    return _in_coordinates(value, cell, ())
 
 
 @lru_cache(maxsize=1 << 14)

@@ -13,9 +13,9 @@ from .copies import own_dims
 from .fold import live_window
 from .names import find_loop, suggest_from, where
 from .nest import Buffer, Loop, Nest, Stmt, Tree, loops
-from .placing import needed, runs_once
+from .placing import group_of, needed, runs_once
 from .primitive import Primitive
-from .storage import family, touching
+from .storage import touching
 from .tree import chains, common_loops, edit
 
 
@@ -61,8 +61,7 @@ class StoreAt(Primitive):
                 f"{self.who}: there is no stage {self.stage} between inputs and results"
                 f"{suggest_from(self.stage, sorted(known))}"
             )
-        wanted = family(nest, self.stage)
-        return [stmt for stmt in nest.stmts.values() if stmt.buffer in wanted]
+        return group_of(nest, self.stage, self.who)
 
     def _around(self, nest: Nest) -> list[Loop]:
         """The loops around all that write or read the tensor."""

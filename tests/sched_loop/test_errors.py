@@ -317,6 +317,17 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "compute_at(C.init, D.i): nothing under loop D.i gives what C.init reads, or reads what "
         "it gives",
     ),
+    "compute_at of what is staged": (
+        NORM, lambda s: s.rfactor("m.j").stage("m.rf", at="m.j").compute_at("m", "y.i"),
+        "compute_at(m, y.i): m.rf.init (mm.py:9) writes to m.rf.stack, where m.rf is staged; "
+        "compute_at before stage",
+    ),
+    "a window run in lanes": (
+        "t[i,j] = x[i,j] * 2\ny[i,j] = t[i,j] + t[i+1,j]",
+        lambda s: s.compute_at("t", "y.j").store_at("t", "y.i", fold={"j": 1}).vectorize("y.j"),
+        "vectorize(y.j): the place of t[0,0] and t[0,1] is written by j=0 and by j=1 (mm.py:9); "
+        "use vectorize on i",
+    ),
     "compute_at of an early final": (
         TILED, lambda s: s.compute_at("C.final", "C.init.jo"),
         "compute_at(C.final, C.init.jo): C.final[0,0] reads C.acc[0,0] before C.update[0,0,0] "
