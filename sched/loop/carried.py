@@ -15,7 +15,7 @@ from .dependences import Dependence, dependences, folding
 from .names import index_of
 from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
-from .relations import differ, from_data, same_element, second
+from .relations import NO_FOLDS, differ, from_data, same_element, second
 from .storage import in_coordinates, reads
 from .tree import around_loop, around_stmt
 from .witness import Pair, at, element, first_pair, instance, value
@@ -116,12 +116,14 @@ def conflict(nest: Nest, loop: Loop, skip: Callable[[Touch, Touch], bool], who: 
     """
     outer = around_loop(nest.tree, loop.name)
     for buffer, found in touches(nest, loop):
-        for n, a in enumerate(found):
-            for b in found[n:]:
+        folds = dict(nest.buffers[buffer].fold)
+        both = [(a, b) for n, a in enumerate(found) for b in found[n:]]
+        # One element first, for that is plainer than two elements in one place.
+        for folded in (NO_FOLDS, folds) if folds else (NO_FOLDS,):
+            for a, b in both:
                 if a.kind == b.kind == "read" or skip(a, b):
                     continue
-                folds = dict(nest.buffers[buffer].fold)
-                wrong = [*same_element(a.cell, b.cell, b.stmt.dims, folds), *a.guards]
+                wrong = [*same_element(a.cell, b.cell, b.stmt.dims, folded), *a.guards]
                 wrong += [second(guard, b.stmt.dims) for guard in b.guards]
                 wrong += [same_iteration(item, a.stmt, b.stmt) for item in outer]
                 wrong.append(other_iteration(loop, a.stmt, b.stmt))

@@ -116,6 +116,22 @@ NESTS: dict[str, tuple[str, str, Mapping[str, int]]] = {
         .vectorize("y.ji", 8).vectorize("t.j", 8).parallel("y.io")""",
         {"H": 258, "W": 258},
     ),
+    "a sliding window": (
+        "blur(x: [H, W]) -> y:\n  t[i,j] = x[i,j] + x[i,j+1] + x[i,j+2]\n"
+        "  y[i,j] = t[i,j] + t[i+1,j] + t[i+2,j]",
+        """.tile({"y.i": 32, "y.j": 64}).split("y.ji", 8, into=("jj", "jv"))
+        .compute_at("t", "y.ii").store_at("t", "y.jo")
+        .vectorize("y.jv").vectorize("t.j", 8).parallel("y.io")""",
+        {"H": 258, "W": 258},
+    ),
+    "a BLIS matmul with an epilogue": (
+        "C[i,j] = max(sum(A[i,k] * B[k,j]) + d[j], 0)",
+        """.split("k", 256, into=("pc", "p1")).split("i", 8).split("j", 48)
+        .reorder("pc", "jo", "io", "p1", "ii", "ji").compute_at("C.final", "io")
+        .compute_at("C.init", "io").stage("C", at="io", scope="register")
+        .stage("B", at="jo", layout=("k", "j")).unroll("ii").vectorize("ji")""",
+        {"I": 512, "J": 960, "K": 512},
+    ),
     "a chain of stencils": (
         "chain(x: [H]) -> y:\n  a[i] = x[i] + x[i+1] + x[i+2]\n"
         "  b[i] = a[i] + a[i+1] + a[i+2]\n  c[i] = b[i] + b[i+1] + b[i+2]\n"
