@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.algo.tensor_expr.parse import parse
+from diptych.autodiff.check import check_grads
 from diptych.sched.loop.schedule import Schedule
 from properties.pairs import added
 from properties.proposals import View, propose
@@ -287,3 +291,65 @@ def test_random_schedules_of_an_lstm(seed: int) -> None:
     except dt.ScheduleError:
         pytest.skip(f"refused at these sizes: {schedule.text}")
     close(got, case.plain(*arrays), "float64")
+
+
+def test_the_example_that_tiles_time() -> None:
+    path = Path(dt.__file__).parent / "examples" / "time_skewed_stencil.py"
+    spec = importlib.util.spec_from_file_location("time_skewed_stencil", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert Schedule.load(example.heat, example.FILE).text == example.schedule.text
+    plate = np.random.default_rng(0).random((41, 150), np.float32)
+    tiled = example.heat.with_schedule(str(example.FILE), strict=True)
+    np.testing.assert_allclose(tiled(plate), example.plain(plate), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (
+            'parallel("x.1.t")',
+            "parallel(x.1.t): x[1,0] is written by t=1 and read by t=2 (<text>:4); use parallel "
+            "on i",
+        ),
+        (
+            'reverse("x.1.t")',
+            "reverse(x.1.t): x.1[2,0] reads x[1,0] before x.1[1,0] writes it (<text>:4)",
+        ),
+        (
+            'compute_with("x.1", "y.1", "x.1.i").reorder("y.1.i", "x.1.t")',
+            "reorder(y.1.i, x.1.t): x.1[2,0] reads y[1,1] before y.1[1,1] writes it (<text>:4)",
+        ),
+        (
+            'shift("y", "x.1.t", 1)',
+            "shift(y, x.1.t, 1): x.1[2,0] reads y[1,1] before y.1[1,1] writes it (<text>:4)",
+        ),
+    ],
+)
+def test_schedules_refused_with_a_witness(steps: str, message: str) -> None:
+    op = parse(NAMED["two species"].text)
+    with pytest.raises(dt.ScheduleError) as caught:
+        eval(f"op.schedule().{steps}", {"op": op})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "wrt"),
+    [
+        ("LSTM", ("x", "U", "c0")),
+        ("two species", ("a",)),
+        ("IIR filter", ("x", "a")),
+        ("Viterbi", ("e", "A")),
+    ],
+)
+def test_gradients(name: str, wrt: tuple[str, ...]) -> None:
+    case = NAMED[name]
+    check_grads(dt.op(case.text), *inputs(case, "float64"), wrt=wrt)
+
+
+def test_forward_mode_of_tensors_that_need_each_other() -> None:
+    op = dt.op(NAMED["two species"].text)
+    a, da = (np.random.default_rng(n).standard_normal(9) for n in (0, 1))
+    _, change = dt.jvp(op, (a,), (da,))
+    np.testing.assert_allclose(change, op(da), 1e-12, 1e-12)  # it is linear
