@@ -18,7 +18,8 @@ from ..sched.loop.nest import loops
 from ..sched.loop.schedule import Schedule
 from . import cuda, nvptx, simt
 from .outside import OutsideError, outside
-from .specialize import Signature, symbol
+from .signature import Signature
+from .specialize import symbol
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]

@@ -18,7 +18,8 @@ from ..algo.tensor_expr.settle import settled
 from ..sched.loop.schedule import Schedule
 from .aliasing import may_write_over
 from .entry import MISALIGNED
-from .specialize import Form, NativeKernel, Signature, specialize
+from .signature import Form, Signature
+from .specialize import NativeKernel, specialize
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import llvmlite
@@ -21,111 +20,21 @@ import numpy as np
 from ..algo import debug
 from ..algo.dtypes import DType
 from ..algo.errors import DeviceError
-from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
-from ..algo.tensor_expr.sizes import bind_sizes, shape_of
-from ..algo.tensor_expr.types import infer
 from ..lower.ir import AXES, Function, with_
 from ..lower.ir_parse import parse_function
 from ..lower.ir_print import print_function
 from ..lower.kernel import lower
-from ..sched.loop.default import default
-from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest, loops
 from ..sched.loop.schedule import Schedule
 from . import entry, jit, pool
 from .cache import COMPILER, default_cache
 from .emit import emit
-from .host import machine as host_machine
 from .outside import outside
+from .signature import Form, Signature
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]
-TINY = 1 << 12  # instances up to which a call keeps the interpreter lock
-
-
-@dataclass(frozen=True, eq=False)
-class Signature:
-    """An operator at given types: its sizes, and the shapes and types of its results."""
-
-    op: Op
-    types: tuple[tuple[DType, tuple[int, ...]], ...]
-
-    @cached_property
-    def dtypes(self) -> dict[str, DType]:
-        """The element types of the inputs."""
-        return {p.name: t for p, (t, _) in zip(self.op.params, self.types, strict=True)}
-
-    @cached_property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the inputs."""
-        return {p.name: s for p, (_, s) in zip(self.op.params, self.types, strict=True)}
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """The size symbols' values."""
-        return dict(bind_sizes(check(self.op), self.shapes))
-
-    @cached_property
-    def returned(self) -> tuple[DType, ...]:
-        """The element type of each returned tensor."""
-        dtypes = infer(check(self.op), self.dtypes)
-        return tuple(dtypes[name] for name in self.op.returns)
-
-    @cached_property
-    def bound(self) -> dict[str, int]:
-        """The sizes that are numbers in the code. A dynamic size is none, unless it is 0."""
-        maxima = self.op.maxima
-        return {n: value for n, value in self.sizes.items() if n not in maxima or not value}
-
-    @cached_property
-    def dynamic(self) -> dict[str, int]:
-        """The values of the sizes that are symbols in the code."""
-        return {n: value for n, value in self.sizes.items() if n not in self.bound}
-
-    @cached_property
-    def largest(self) -> dict[str, int]:
-        """The most that every size can be in a call of the same code."""
-        return {**self.sizes, **{name: self.op.maxima[name] for name in self.dynamic}}
-
-    @cached_property
-    def results(self) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:
-        """Shape and NumPy type of each returned tensor."""
-        checked = check(self.op)
-        return tuple(
-            (shape_of(checked, name, self.sizes), dtype.numpy)
-            for name, dtype in zip(self.op.returns, self.returned, strict=True)
-        )
-
-    @cached_property
-    def machine(self) -> Machine:
-        """The machine that schedules and lowering are told of."""
-        return host_machine()
-
-    def nest(self, schedule: Schedule | None) -> Nest:
-        """The loop nest under a schedule, or under the default one."""
-        if schedule is None:
-            schedule = default(self.op, self.dtypes, self.bound, self.machine)
-        return schedule.nest(self.dtypes, self.bound)
-
-    @property
-    def tiny(self) -> bool:
-        """Is a call certainly short?"""
-        counts = [math.prod(self.largest.values()), *(math.prod(s) for _, s in self.types)]
-        return max([*counts, *(math.prod(s) for s, _ in self.results)]) <= TINY
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What else a kernel is specialised on. Strides are in bytes, by tensor, of those not dense.
-
-    `aligned`: every array starts at a multiple of its element's size. `separate`: no output is an
-    input.
-    """
-
-    strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    aligned: bool = True
-    separate: bool = True
 
 
 @dataclass(eq=False, repr=False)

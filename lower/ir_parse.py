@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 from ..algo.dtypes import BY_NAME, DType
 from ..algo.errors import ParseError
@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     r"\s*(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)|([^\W\d]\w*(?:\.\w+)*)"
     r"|(\.\.|//|\*\*|<=|>=|==|!=|[-+*/%<>&|~()\[\],:=]))"
 )
+T = TypeVar("T")
 Steps = Generator[Any, Any, Any]
 """A part of a parser, which yields the parts that it needs, for their results."""
 
@@ -212,10 +213,21 @@ class _Line:
         return sign * int(self.next())
 
     def integers(self) -> tuple[int, ...]:
+        return self.bracketed(self.integer)
+
+    def lengths(self) -> tuple[int | str, ...]:
+        """Integers and names."""
+
+        def length() -> int | str:
+            return self.integer() if self.peek().isdigit() or self.peek() == "-" else self.name()
+
+        return self.bracketed(length)
+
+    def bracketed(self, item: Callable[[], T]) -> tuple[T, ...]:
         self.expect("[")
-        values: list[int] = []
+        values: list[T] = []
         while not self.take("]"):
-            values.append(self.integer())
+            values.append(item())
             if not self.take(","):
                 self.expect("]")
                 break
@@ -236,18 +248,6 @@ class _Line:
         align = self.integer() if self.take("align") else 1
         stream = self.take("stream")
         return Buffer(name, dtype, shape, strides, scope, align, bytewise, stream, extents)
-
-    def lengths(self) -> tuple[int | str, ...]:
-        """Integers and names."""
-        self.expect("[")
-        values: list[int | str] = []
-        while not self.take("]"):
-            number = self.peek().isdigit() or self.peek() == "-"
-            values.append(self.integer() if number else self.name())
-            if not self.take(","):
-                self.expect("]")
-                break
-        return tuple(values)
 
     def expr(self) -> Expr:
         """An expression, read with a stack of its own: sums may nest thousands deep."""
