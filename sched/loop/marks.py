@@ -103,9 +103,9 @@ class Unroll(Mark):
         copies = _weight(nest, whole, loop.name)
         if copies > UNROLL_BUDGET:
             raise ScheduleError(
-                f"{self.who}: {copies} copies of statements under loop {whole.name}"
-                f"{where(nest, whole)}, an inner loop counting for {LOOP_WEIGHT}, exceed the "
-                f"budget of {UNROLL_BUDGET}; split it and unroll the inner loop"
+                f"{self.who}: the unrolled body of loop {whole.name}{where(nest, whole)} would "
+                f"have {copies} statements, limit {UNROLL_BUDGET}, an inner loop counting for "
+                f"{LOOP_WEIGHT}; split it and unroll the inner loop"
             )
 
 

@@ -195,18 +195,18 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     ),
     "unroll without extent": (
         "f(x: f32[N]) -> y:\n    y[i] = x[i]", lambda s: s.unroll("i").nest(sizes={"N": 5000}),
-        "unroll(i): 5000 copies of statements under loop y.i (mm.py:10), an inner loop counting "
-        "for 8, exceed the budget of 1536; split it and unroll the inner loop",
+        "unroll(i): the unrolled body of loop y.i (mm.py:10) would have 5000 statements, limit "
+        "1536, an inner loop counting for 8; split it and unroll the inner loop",
     ),
     "unroll twice the budget": (
         MATMUL, lambda s: s.tile(i=128, j=64).unroll("ji").unroll("ii"),
-        "unroll(ii): 81920 copies of statements under loop C.ii (mm.py:9), an inner loop counting "
-        "for 8, exceed the budget of 1536; split it and unroll the inner loop",
+        "unroll(ii): the unrolled body of loop C.ii (mm.py:9) would have 81920 statements, limit "
+        "1536, an inner loop counting for 8; split it and unroll the inner loop",
     ),
     "unrolled copies of loops": (
         MATMUL, lambda s: s.unroll("i").unroll("j").nest(sizes={"I": 16, "J": 16, "K": 16}),
-        "unroll(j): 2560 copies of statements under loop C.i (mm.py:9), an inner loop counting "
-        "for 8, exceed the budget of 1536; split it and unroll the inner loop",
+        "unroll(j): the unrolled body of loop C.i (mm.py:9) would have 2560 statements, limit "
+        "1536, an inner loop counting for 8; split it and unroll the inner loop",
     ),
     "bind axis": (
         MATMUL, lambda s: s.bind("i", "warp.x"),
