@@ -49,8 +49,8 @@ def _into(f: Frame, stmt: Update, at: tuple[Value, ...], new: Value) -> None:
     buffer = f.buffers[stmt.buffer].buffer
     if buffer.align < buffer.dtype.itemsize:
         raise ScheduleError(
-            f"{buffer.name} is updated atomically, and its elements are not aligned to "
-            f"{buffer.dtype.itemsize} bytes; give an aligned array, or use privatize"
+            f"{f.unit.module.name}: {buffer.name} is updated atomically, and its elements are not "
+            f"aligned to {buffer.dtype.itemsize} bytes; give an aligned array, or use privatize"
         )
     pointer = address(f, stmt.buffer, at)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
+from .dependences import folding
 from .names import find_loops, suggest_from, where
 from .nest import Nest, Stmt, leaves, loops
 from .primitive import Primitive
@@ -38,6 +39,11 @@ class Atomic(Primitive):
     def _updates(self, nest: Nest) -> list[Stmt]:
         stage = nest.stmts.get(self.target) or nest.stmts.get(f"{self.target}.update")
         if stage is not None:
+            if stage.name in folding(nest.kernel.stages):
+                raise ScheduleError(
+                    f"{self.who}: {stage.name}{at(stage)} combines by a reducer of yours, which no "
+                    "instruction does at once; only sum, prod, max, min, any and all can be atomic"
+                )
             if stage.reducer is None:
                 raise ScheduleError(
                     f"{self.who}: {stage.name}{at(stage)} writes its elements and updates "

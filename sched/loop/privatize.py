@@ -16,7 +16,6 @@ from .primitive import Primitive
 from .rfactor import Rfactor
 from .storage import place
 from .tree import edit, with_tree
-from .validate import check_change
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,7 @@ class Privatize(Primitive):
     Without `copies` every iteration has one, as after `rfactor(n).parallel(n)`. With it the loop
     becomes so many chunks first, `no`, and the iterations of a chunk, `ni`. While sizes are
     symbols the iterations are dealt out in turn; once they are numbers, chunks are contiguous.
+    Either way the order within a chunk stays, and that between chunks is free, as `parallel` asks.
     """
 
     called: ClassVar[str] = "privatize"
@@ -53,7 +53,6 @@ class Privatize(Primitive):
             for name in self._names(loop):
                 fresh(nest, name, self.who, replaced=(loop.name,), advice="another loop")
             self._reduces(nest)
-            check_change(nest, place(self._chunked(nest)), self.who)
         for part, before in self._parts(nest):
             self._check(part, before)
 

@@ -114,3 +114,15 @@ def test_objects_call_no_library(native: Any, dtype: str, reducer: str) -> None:
     )
     assert "monotonic" in kernel.text
     assert undefined_symbols(kernel.object) <= ALLOWED
+
+
+def test_an_output_that_is_not_aligned_is_refused() -> None:
+    out = np.zeros(13 * 4 + 1, np.uint8)[1:].view(np.float32)
+    at, x = np.zeros(9, np.int32), np.ones(9, np.float32)
+    run = HISTOGRAM.with_schedule(HISTOGRAM.schedule().atomic("h").parallel("n"), strict=True)
+    with pytest.raises(dt.ScheduleError) as caught:
+        run(at, x, out=out)
+    assert str(caught.value) == (
+        "hist: h is updated atomically, and its elements are not aligned to 4 bytes; give an "
+        "aligned array, or use privatize"
+    )

@@ -102,7 +102,7 @@ def test_without_atomics_the_emulation_finds_the_race() -> None:
 )
 def test_reads_and_writes_still_race_with_atomic_updates(second: str, words: str) -> None:
     function = parse_function(
-        "function f(h: param f32[1], y: param f32[2]):\n"
+        "function f(h: param f32[1] align 4, y: param f32[2] align 4):\n"
         "    for t in 0 .. 2 thread.x:\n"
         "        if t == 0:\n"
         "            h[0] atomic sum= 1.0:f32\n"

@@ -93,3 +93,11 @@ def test_chunks_are_contiguous_once_sizes_are_known() -> None:
 )  # fmt: skip
 def test_refusals(op: Op, text: str, message: str) -> None:
     assert refusal(Schedule(op), text) == message
+
+
+def test_a_reducer_of_a_users_own_is_not_atomic() -> None:
+    op = parse("reducer fold(a; b) = where(a > b, a, b) from 0.0\ny[i] = fold(A[i,k])")
+    assert refusal(Schedule(op), '.atomic("y")') == (
+        "atomic(y): y.update (<text>:2) combines by a reducer of yours, which no instruction does "
+        "at once; only sum, prod, max, min, any and all can be atomic"
+    )
