@@ -60,8 +60,11 @@ class Question:
 @lru_cache(maxsize=512)
 def stale(ask: Question) -> tuple[str, Mapping[str, int]] | None:
     """What is wrong with the first read that does not see the newest value, and its instance."""
-    if _is_plain(ask):
-        return None
+    return None if is_plain(ask) else by_flow(ask)
+
+
+def by_flow(ask: Question) -> tuple[str, Mapping[str, int]] | None:
+    """The same, asked of isl's value flow whatever the plain argument says."""
     never, last = last_writes(ask)
     same = union(_together(ask, n) for n in sorted(ask.right))
     with isl.quota(QUOTA):
@@ -112,7 +115,7 @@ def lost(
         return None if wrong.is_empty() else first(wrong, cells.dims)
 
 
-def _is_plain(ask: Question) -> bool:
+def is_plain(ask: Question) -> bool:
     """Is every read right by the plain argument?
 
     Some write to the right place comes before the read in the same iteration, so the last write is
