@@ -16,7 +16,7 @@ from .names import index_of
 from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
 from .relations import NO_FOLDS, differ, from_data, same_element, second
-from .storage import in_coordinates, reads
+from .storage import in_coordinates, reads, touching
 from .tree import around_loop, around_stmt
 from .witness import Pair, at, element, first_pair, instance, value
 
@@ -33,11 +33,11 @@ def check_order(before: Nest, after: Nest, who: str) -> None:
 def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
     """Raises unless the source runs before the destination, within one copy of the storage."""
     src, dst = nest.stmts[dep.src], nest.stmts[dep.dst]
-    writer = dst if dep.first == "reads" else src
     # The reader is the first of the pair, so that the witness is the first reader that is wrong.
     order = relative(nest.tree, dst.name, src.name)
     wrong = [*same_element(dep.touched, dep.written, src.dims), *dep.guards]
-    wrong += [same_iteration(loop, dst, src) for loop in _storage_loops(nest, writer, order.loops)]
+    together = _storage_loops(nest, dep.tensor, order.loops)
+    wrong += [same_iteration(loop, dst, src) for loop in together]
     if dep.turns is not None:
         wrong.append(_earlier(*dep.turns, src.dims))
     wrong.append(runs_before(order, dst, src, or_same=True))
@@ -59,11 +59,19 @@ def _earlier(src: Sequence[Expr], dst: Sequence[Expr], dims: tuple[str, ...]) ->
     return any_of(ways)
 
 
-def _storage_loops(nest: Nest, src: Stmt, shared: tuple[Loop, ...]) -> list[Loop]:
-    """The loops each of whose iterations has storage of its own for what `src` writes."""
-    buffer = nest.buffers[src.buffer]
-    names = [loop.name for loop in shared]
-    return list(shared[: names.index(buffer.at) + 1]) if buffer.at in names else []
+def _storage_loops(nest: Nest, tensor: str, shared: tuple[Loop, ...]) -> list[Loop]:
+    """The loops each of whose iterations has storage of its own for a tensor and its copies."""
+    users = touching(nest)
+    depth = len(shared)
+    for name, buffer in nest.buffers.items():
+        if buffer.tensor == tensor and users[name]:
+            own = {buffer.at, *(loop.name for loop in _around(nest, buffer.at))}
+            depth = min(depth, sum(loop.name in own for loop in shared))
+    return list(shared[:depth])
+
+
+def _around(nest: Nest, at_loop: str | None) -> list[Loop]:
+    return [] if at_loop is None else around_loop(nest.tree, at_loop)
 
 
 @dataclass(frozen=True)

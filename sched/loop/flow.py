@@ -16,14 +16,14 @@ from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.build import compare, const
-from ...algo.tensor_expr.expr import Expr, Index
+from ...algo.tensor_expr.expr import Expr, Index, indices_of
 from ...algo.tensor_expr.points import mapping, points
 from .blocks import dividing, position
 from .last_write import QUOTA, Event, Question, first, last_writes, lost, stale, union
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
 from .order import same_iteration
 from .relations import from_data, positive, sizes_in, symbols
-from .storage import in_coordinates, reads
+from .storage import in_coordinates, reads, repeats
 from .tree import around_loop, loop_named
 from .witness import at, element, instance
 
@@ -124,8 +124,8 @@ def _check_reader(
 def _question(nest: Nest, reader: Role, sources: list[Role]) -> Question:
     when = times(nest.tree, [*sources, reader])
     shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
-    reads = _reading(_event(reader, when), shape)
-    writes = tuple(_event(source, when) for source in sources)
+    reads = _reading(event(reader, when), shape)
+    writes = tuple(event(source, when) for source in sources)
     sizes = _sizes((reads, *writes))
     return Question(
         replace(reads, domain=(*reads.domain, *positive(sizes))),
@@ -140,7 +140,7 @@ def _sizes(events: Iterable[Event]) -> tuple[str, ...]:
     return tuple(sizes_in(e for item in events for e in (*item.domain, *item.cell, *item.time)))
 
 
-def _event(role: Role, times: Mapping[Role, tuple[Expr, ...]]) -> Event:
+def event(role: Role, times: Mapping[Role, tuple[Expr, ...]]) -> Event:
     stmt = role.stmt
     return Event(role.space, stmt.dims, (*stmt.domain, *role.guards), role.cell, times[role])
 
@@ -167,7 +167,7 @@ def _check_end(nest: Nest, tensor: str, sources: list[Role], who: str) -> None:
     rank = nest.buffers[tensor].rank
     cell = tuple(f"d{n}" for n in range(rank))
     last = (const(1), *[const(0)] * (max(map(len, when.values())) - 1))
-    events = [_event(source, when) for source in sources]
+    events = [event(source, when) for source in sources]
     there = frozenset(n for n, source in enumerate(sources) if source.buffer == tensor)
     true = frozenset(n for n, source in enumerate(sources) if not is_copy(nest, source.stmt))
     sizes = _sizes(events)
@@ -246,8 +246,17 @@ def _follows(loop: Loop, roles: Sequence[Role]) -> bool:
     Then instances that meet in a cell are in one iteration, and the loop decides no order.
     """
     under = [role for role in roles if role.stmt.name in loop.values]
+    if any(_repeats_copy(role.stmt, loop) for role in under):
+        return False  # a repetition may move what another one has computed
     seen = {in_coordinates(loop.values[r.stmt.name], r.cell, r.stmt) for r in under}
     return None not in seen and len(seen) <= 1
+
+
+def _repeats_copy(stmt: Stmt, loop: Loop) -> bool:
+    """Does a loop only say by which repetition of a copy elements are moved?"""
+    is_copied = stmt.instance[0] != stmt.name
+    repeated = stmt.dims[: repeats(stmt)] if is_copied else ()
+    return not set(repeated).isdisjoint(indices_of(loop.values[stmt.name]))
 
 
 def times(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -154,7 +155,8 @@ class Inline(Primitive):
         assert tree is not None  # an output is computed
         tensors = {name: t for name, t in nest.kernel.tensors.items() if name != self.stage}
         stages = tuple(
-            replace(s, value=inlined(s.value)) for s in nest.kernel.stages if s is not stage
+            replace(s, value=inlined(s.value), joined=joined)
+            for s, joined in _without(nest.kernel.stages, stage)
         )
         stmts = {
             name: replace(s, value=inlined(s.value))
@@ -164,6 +166,17 @@ class Inline(Primitive):
         kernel = replace(nest.kernel, tensors=tensors, stages=stages)
         buffers = {name: b for name, b in nest.buffers.items() if name != self.stage}
         return replace(nest, kernel=kernel, stmts=stmts, tree=tree, buffers=buffers)
+
+
+def _without(stages: Sequence[Stage], gone: Stage) -> Iterator[tuple[Stage, int]]:
+    """The other stages, and how many loops each shares with the one that comes before it then."""
+    shared: int | None = None
+    for stage in stages:
+        if stage is gone:
+            shared = stage.joined
+            continue
+        yield stage, stage.joined if shared is None else min(stage.joined, shared)
+        shared = None
 
 
 def _work(expr: Expr) -> int:

@@ -63,6 +63,7 @@ def stale(ask: Question) -> tuple[str, Mapping[str, int]] | None:
     return None if is_plain(ask) else by_flow(ask)
 
 
+@lru_cache(maxsize=512)
 def by_flow(ask: Question) -> tuple[str, Mapping[str, int]] | None:
     """The same, asked of isl's value flow whatever the plain argument says."""
     never, last = last_writes(ask)

@@ -12,6 +12,7 @@ from .names import find_loops, index_of, where
 from .nest import Loop, Nest, Seq, Tree, loops
 from .primitive import Primitive
 from .split import Split
+from .storage import place
 from .tree import around_loop, edit, with_tree
 from .validate import check_blocks
 
@@ -178,7 +179,7 @@ class Vectorize(Mark):
 
     def _blocks(self, nest: Nest) -> Nest:
         """The nest in which the loop of the lanes is one of its own."""
-        return nest if self._is_split(nest) else self._split.apply(nest)
+        return nest if self._is_split(nest) else place(self._split.apply(nest))
 
     def _lanes(self, nest: Nest) -> Vectorize:
         return Vectorize(self.loop if self._is_split(nest) else self.loop + "i")

@@ -64,7 +64,7 @@ def region(
             for stmt, cell in without:
                 total = total.subtract(_touched(stmt, cell, around, names, shape, sizes))
             inside, usual = (
-                _inside(names, shape, sizes),
+                _inside(around, names, shape, sizes),
                 points((), positive(sizes), sizes).params(),
             )
             found, exact = _hull(total.coalesce(), inside)
@@ -125,10 +125,19 @@ def _touched(
 
 
 def _inside(
-    names: tuple[tuple[str, ...], tuple[str, ...]], shape: Sequence[Expr], sizes: Sequence[str]
+    around: Sequence[Loop],
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    shape: Sequence[Expr],
+    sizes: Sequence[str],
 ) -> raw.Set:
+    """What a hull must not leave: the tensor, and loops that have a constant extent."""
     outer, coordinates = names
     ranges = [Range(dim, const(0), size) for dim, size in zip(coordinates, shape, strict=True)]
+    ranges += [
+        Range(dim, const(0), const(loop.extent))
+        for dim, loop in zip(outer, around, strict=True)
+        if loop.extent is not None
+    ]
     return points([*outer, *coordinates], within(ranges), sizes)
 
 

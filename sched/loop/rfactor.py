@@ -244,11 +244,12 @@ def _factored(
         if stage.name != update.name:
             stages.append(stage)
             continue
-        ranges = (along, *start.ranges)
-        stages.append(replace(start, name=f"{rf}.init", tensor=rf, ranges=ranges, lhs=partial))
+        ranges, joined = (*start.ranges, along), stage.joined
+        stages.append(
+            replace(start, name=f"{rf}.init", tensor=rf, ranges=ranges, lhs=partial, joined=joined)
+        )
         lhs = (value, *stage.lhs)
         stages.append(replace(stage, name=f"{rf}.update", tensor=rf, lhs=lhs))
-        ranges = (*start.ranges, along)
         read = Access(rf, partial)
         stages.append(replace(stage, ranges=ranges, where=start.where, lhs=start.lhs, value=read))
     tensor = kernel.tensors[old[update.name].tensor]

@@ -11,7 +11,7 @@ from .arguments import NewName, Rule
 from .names import find_loops, fresh, index_of, prefix, where
 from .nest import Loop, Nest, Tree
 from .primitive import Primitive
-from .storage import rehomed
+from .storage import place, rehomed
 from .tree import edit, with_tree
 
 TAILS = ("guard", "separate")
@@ -118,5 +118,5 @@ class Tile(Primitive):
                     part.legal(nest)
             except ScheduleError as err:
                 raise ScheduleError(f"{self.who}: {err}") from None
-            nest = part.apply(nest)
+            nest = place(part.apply(nest))
         return nest

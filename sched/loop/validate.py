@@ -10,6 +10,7 @@ from .dependences import dependences
 from .flow import check_flow
 from .fold import check_folds
 from .nest import Nest
+from .repeated import check_repeated
 
 
 def validate(nest: Nest, who: str = "schedule") -> None:
@@ -32,6 +33,7 @@ def check_storage(nest: Nest, who: str) -> None:
     pinned = [name for name, buffer in nest.buffers.items() if buffer.pinned]
     _check_values(nest, [*pinned, *dividing(nest)], who)
     check_folds(nest, who)
+    check_repeated(nest, who)
 
 
 def check_blocks(nest: Nest, who: str) -> None:

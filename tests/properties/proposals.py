@@ -7,7 +7,7 @@ where nothing fits. `wild` views choose loops and stages without regard to what 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -89,10 +89,16 @@ def proposal(weight: int) -> Callable[[Draw], Draw]:
     return add
 
 
-def propose(view: View) -> tuple[str, str]:
+def propose(
+    view: View, often: Collection[str] = (), never: Collection[str] = ()
+) -> tuple[str, str]:
     """A random primitive and its call: `("split", 'split("C.i", 4)')`."""
+    weights = [
+        0 if name in never else 4 * weight if name in often else weight
+        for name, weight in WEIGHTS.items()
+    ]
     while True:
-        (name,) = view.rng.choices(list(PROPOSALS), list(WEIGHTS.values()))
+        (name,) = view.rng.choices(list(PROPOSALS), weights)
         arguments = PROPOSALS[name](view)
         if arguments is not None:
             return name, f"{name}({arguments})"
@@ -229,7 +235,8 @@ def store_at(v: View) -> str | None:
     pair = v.one(pairs, [(temp, loop.name) for temp in v.temps for loop in v.loops])
     if pair is None:
         return None
-    return f'"{pair[0]}"' if pair[1] is None else f'"{pair[0]}", "{pair[1]}"'
+    fold = f', fold={{"d0": {v.rng.randint(1, 3)}}}' if v.wild and v.rng.random() < 0.3 else ""
+    return (f'"{pair[0]}"' if pair[1] is None else f'"{pair[0]}", "{pair[1]}"') + fold
 
 
 @proposal(6)

@@ -256,7 +256,13 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
     "reorder around copies": (
         "c[i,j] = x[i,j] + where((i > 0) & (j < J - 1), c[i-1,j+1], 0) where i in 0:I, j in 0:J",
         lambda s: s.stage("c", at="j").reorder("j", "i"),
-        "reorder(j, i): c.load reads c[0,1], which nothing has written yet (mm.py:9)",
+        "reorder(j, i): c[1,0] reads c[0,1] before it is written (mm.py:9)",
+    ),
+    "reorder of a repeated reduction": (
+        "s[i] = sum(x[i,k])\ny[i] = sum(s[i] * b[j])",
+        lambda s: s.compute_at("s", "y.j").reorder("s.k", "y.j"),
+        "reorder(s.k, y.j): s.update[0,0] updates s[0] before its own repetition starts, or after "
+        "another one has started (mm.py:9); keep the loops of s inside those that repeat it",
     ),
     "layout axis": (
         MATMUL, lambda s: s.stage("B", at="j", layout=("q", "k")),
