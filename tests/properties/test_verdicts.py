@@ -34,7 +34,8 @@ def test_both_verdicts_were_reached() -> None:
         pytest.skip("needs the trials of this file in the same run")
     assert counts["accepted, right"] >= 3 * TRIALS
     assert counts["refused, wrong"] >= 0.2 * TRIALS
-    wrong = {"parallel", "vectorize", "shift", "reverse", "compute_with", "compute_at", "reorder"}
+    wrong = {"parallel", "vectorize", "shift", "reverse", "compute_with", "compute_at"}
+    wrong |= set() if MODE == "sample" else {"reorder", "store_at", "stage"}
     assert {name for name in wrong if not counts[f"wrong {name}"]} == set()
     assert counts["could not prove"] <= 0.02 * counts["accepted, right"]
     assert counts["refused for all sizes"] <= 0.02 * counts["accepted, right"]
