@@ -112,7 +112,7 @@ class _Checker:
                 f"{self.equations[joint].tensor} is a result of a joint reduction, which cannot "
                 f"need its own results yet",
             )
-        left = [(n,) for n in unit] if cyclic else [tuple(unit)]
+        left: list[tuple[int, ...]] = [(n,) for n in unit] if cyclic else [tuple(unit)]
         while left:
             group = self._infer_one(left)
             left.remove(group)
