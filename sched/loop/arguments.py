@@ -70,6 +70,8 @@ def _fitted(value: Any, kind: Any) -> Any:
         if len(kinds) != len(items):
             raise Misfit
         return tuple(map(_fitted, items, kinds))
+    if kind is bool and isinstance(value, bool):
+        return value
     if kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
         try:
             return int(operator.index(value))
@@ -90,7 +92,7 @@ def _described(kind: Any) -> str:
         return f"{_described(_some(args))} or None"
     if origin is tuple:
         return f"({', '.join('...' if a is Ellipsis else _described(a) for a in args)})"
-    return {str: "name", int: "integer"}[kind]
+    return {str: "name", int: "integer", bool: "True or False"}[kind]
 
 
 def _some(args: tuple[Any, ...]) -> Any:

@@ -62,8 +62,11 @@ class Life:
         return reach(pairs.deltas(), self.outer + dim)
 
 
-def live_window(nest: Nest, buffer: Buffer, who: str) -> tuple[tuple[int, int], ...]:
-    """The folds that keep what is needed at the same time: (dimension, how many), powers of two."""
+def live_window(nest: Nest, buffer: Buffer, *, rounded: bool = True) -> tuple[tuple[int, int], ...]:
+    """The folds that keep what is needed at the same time: (dimension, how many).
+
+    They are rounded up to powers of two, by which remainders are cheap, unless said otherwise.
+    """
     found: list[tuple[int, int]] = []
     if not all(_roles(nest, buffer)):
         return ()
@@ -79,7 +82,7 @@ def live_window(nest: Nest, buffer: Buffer, who: str) -> tuple[tuple[int, int], 
             for dim in range(buffer.rank):
                 live = life.reach(life.apart(pairs, dim, [d for d, _ in found]), dim)
                 if live < math.inf:
-                    count = 1 << int(live).bit_length()
+                    count = 1 << int(live).bit_length() if rounded else int(live) + 1
                     if count <= life.reach(everything, dim):
                         found.append((dim, count))
     except isl.Exhausted:

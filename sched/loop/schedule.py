@@ -162,9 +162,10 @@ class Schedule:
         at: str,
         scope: str = "stack",
         layout: tuple[str, ...] | None = None,
+        double: bool = False,
     ) -> Schedule:
         """Keeps the tile of a tensor that loop `at` touches in a buffer there. See `Stage`."""
-        return self.then(Stage(tensor, at, scope, layout))
+        return self.then(Stage(tensor, at, scope, layout, double))
 
     def rfactor(self, loop: str, into: str | None = None) -> Schedule:
         """Partial results for every iteration of a reduction's loop. See `Rfactor`."""

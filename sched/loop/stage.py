@@ -13,7 +13,9 @@ from .arguments import Rule
 from .carried import check_marks
 from .copies import copy, mirrored, plain
 from .dependences import folding
+from .double import doubled
 from .flow import check_flow
+from .fold import check_folds
 from .layout import dimension_names, parse_layout
 from .names import find_loop
 from .nest import Buffer, Loop, Nest, Stmt, Tree, leaves, loops
@@ -46,7 +48,8 @@ class Stage(Primitive):
     `scope` is stack, register, heap, shared or local. `layout` gives the axes of the storage,
     outermost first, as text over the tensor's dimensions, relative to the tile:
     ("j//32", "k", "j%32") makes panels of 32 columns. Dimensions go by the index that runs over
-    them, or d0, d1, ... Value flow is checked.
+    them, or d0, d1, ... With `double` the copy is made one iteration ahead and two tiles
+    alternate, for what is only read. Value flow is checked.
     """
 
     called: ClassVar[str] = "stage"
@@ -54,6 +57,7 @@ class Stage(Primitive):
     at: str
     scope: str = "stack"
     layout: tuple[Annotated[str, Rule("expression")], ...] | None = None
+    double: bool = False
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         _, keywords = super().arguments()
@@ -78,6 +82,7 @@ class Stage(Primitive):
                 )
         after = self.after(nest)
         check_flow(after, [buffer.tensor], self.who)
+        check_folds(after, self.who)
         check_marks(after, self.who)
         check_blocks(after, self.who)
 
@@ -108,6 +113,11 @@ class Stage(Primitive):
         touched = [(s, cell) for s in inner for cell in cells(s, old.name)]
         names = dimension_names(touched[0][1])
         layout = None if self.layout is None else parse_layout(self.layout, names, self.who)
+        if self.double and any(s.buffer == old.name for s in inner):
+            raise ScheduleError(
+                f"{self.who}: {old.tensor} is written under loop {loop.name}; only tiles that are "
+                "read can be copied an iteration ahead"
+            )
         if _lives_in(old, loop):
             own = replace(old, scope=self.scope, layout=layout or old.layout)
             return replace(nest, buffers={**nest.buffers, old.name: own})
@@ -150,7 +160,8 @@ class Stage(Primitive):
 
         tree = edit(nest.tree, {item.name: enter for item in around})
         tile = Buffer(new, old.tensor, old.dtype, old.rank, self.scope, loop.name, layout, True)
-        return replace(nest, stmts=stmts, tree=tree, buffers={**nest.buffers, new: tile})
+        made = replace(nest, stmts=stmts, tree=tree, buffers={**nest.buffers, new: tile})
+        return doubled(made, loop.name, new, self.who) if self.double else made
 
 
 def _lives_in(buffer: Buffer, loop: Loop) -> bool:

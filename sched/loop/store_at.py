@@ -117,7 +117,7 @@ class StoreAt(Primitive):
 
     def _folds(self, nest: Nest, buffer: Buffer) -> tuple[tuple[int, int], ...]:
         if self.fold is None:
-            return live_window(nest, buffer, self.who)
+            return live_window(nest, buffer)
         writer = next(s for s in nest.stmts.values() if s.buffer == buffer.name)
         names = {f"d{n}": n for n in range(buffer.rank)}
         names |= {part.name: n for n, part in enumerate(writer.lhs) if isinstance(part, Index)}

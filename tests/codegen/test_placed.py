@@ -112,6 +112,18 @@ def test_windows(text: str) -> None:
             agrees(op, schedule, *(inputs[p.name] for p in op.params))
 
 
+def test_double_buffers() -> None:
+    product, window = dt.op("C[i,j] = sum(A[i,k] * B[k,j])"), dt.op("y[i] = x[i] + x[i+1] * x[i+2]")
+    made = product.schedule().tile(i=8, j=24).split("k", 16)
+    made = made.reorder("jo", "ko", "io", "ki", "ii", "ji")
+    packed = made.stage("B", at="ko", scope="heap", layout=("j//8", "k", "j%8"), double=True)
+    for schedule in (made.stage("B", at="jo", double=True), packed.vectorize("ji", 8)):
+        for m, n, k in ((1, 1, 1), (9, 50, 33), (16, 24, 48)):
+            agrees(product, schedule.parallel("C.io"), small(m, k), small(k, n))
+    for n in (3, 9, 10, 11, 33):
+        agrees(window, window.schedule().split("i", 8).stage("x", at="io", double=True), small(n))
+
+
 def test_a_chain_of_windows_in_parallel_strips() -> None:
     op = dt.op(
         "s[y,x] = a[y,x] + a[y+1,x]\nt[y,x] = s[y,x] + s[y+2,x+1]\nb[y,x] = t[2*y,x] - t[2*y+1,x+2]"

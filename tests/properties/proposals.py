@@ -183,7 +183,8 @@ def stage(v: View) -> str | None:
     everything = sorted({buffer.tensor for buffer in v.nest.buffers.values()})
     tensor = v.one(sorted(under), everything)
     scope = v.rng.choice(["stack", "stack", "heap", "register"])
-    return f'"{tensor}", at="{loop.name}", scope="{scope}"'
+    double = ", double=True" if scope != "register" and v.rng.random() < 0.3 else ""
+    return f'"{tensor}", at="{loop.name}", scope="{scope}"{double}'
 
 
 @proposal(12)

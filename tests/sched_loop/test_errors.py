@@ -334,6 +334,33 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "vectorize(y.j): the place of t[0,0] and t[0,1] is written by j=0 and by j=1 (mm.py:9); "
         "use vectorize on i",
     ),
+    "double buffer of an accumulator": (
+        MATMUL, lambda s: s.split("k", 8).reorder("ko", "i", "j", "ki").stage("C", "ko", double=True),
+        "stage(C, at=ko): C is written under loop C.ko; only tiles that are read can be copied an "
+        "iteration ahead",
+    ),
+    "double buffer in registers": (
+        MATMUL, lambda s: s.stage("B", at="j", scope="register", double=True),
+        "stage(B, at=j): double buffers are for scope stack or heap, not register",
+    ),
+    "double buffer in a parallel loop": (
+        MATMUL, lambda s: s.parallel("i").stage("A", at="i", double=True),
+        "stage(A, at=i): loop C.i (mm.py:9) is parallel, so no iteration is the next one; stage "
+        "before marking loops",
+    ),
+    "double buffer of the same tile": (
+        MATMUL, lambda s: s.stage("B", at="i", double=True),
+        "stage(B, at=i): the tiles of two iterations of loop C.i are no constant distance apart in "
+        "any dimension of B, so they cannot alternate",
+    ),
+    "double that is no truth": (
+        MATMUL, lambda s: s.stage("B", at="i", double=2),
+        "stage: argument double: expected True or False, got 2",
+    ),
+    "double buffer in a loop made parallel": (
+        SHIFTED, lambda s: s.split("y.i", 8).stage("t", at="y.io", double=True).parallel("y.io"),
+        "parallel(y.io): t[8] is written by io=-1 and by io=0 (mm.py:10); use parallel on i",
+    ),
     "compute_at of an early final": (
         TILED, lambda s: s.compute_at("C.final", "C.init.jo"),
         "compute_at(C.final, C.init.jo): C.final[0,0] reads C.acc[0,0] before C.update[0,0,0] "

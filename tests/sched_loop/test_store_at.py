@@ -126,6 +126,34 @@ def test_text_replays() -> None:
     assert made.store_at("t", fold={}).nest().buffers["t"].fold == ()
 
 
+def test_two_tiles_alternate() -> None:
+    made = schedule("C[i,j] = sum(A[i,k] * B[k,j])").split("k", 16).split("j", 24)
+    made = made.reorder("jo", "ko", "i", "ki", "ji").stage("B", at="ko", double=True)
+    assert str(made) == nest(
+        "for C.jo = j // 24:",
+        "  B.stack: f32 stack buffer of B folded [d0 % 32]",
+        "  for C.init.i:",
+        "    for C.init.ji in 0:24 = j % 24:",
+        "      C[i,j] = f32(0.0)",
+        "  for C.ko = k // 16 and ko - 1:",
+        "    for B.pack.k:",
+        "      for B.pack.j:",
+        "        B.stack[k,j] = B[k,j]",
+        "    for C.i:",
+        "      for C.ki in 0:16 = k % 16:",
+        "        for C.ji in 0:24 = j % 24:",
+        "          C[i,j] += A[i,k] * B.stack[k,j]",
+    )
+    found = made.nest()
+    short = replace(found.buffers["B.stack"], fold=((0, 31),))
+    with pytest.raises(ScheduleError) as caught:
+        check_folds(replace(found, buffers={**found.buffers, "B.stack": short}), "by hand")
+    assert str(caught.value) == (
+        "by hand: C.update[0,0,0] reads B[0,0] after B[31,0] is written in its place (<text>:1); "
+        "fold d0 by 32 at least"
+    )
+
+
 RECURRENCE = "c[0] = x[0]\nc[i] = c[i-1] + x[i] where i in 1:I\ny[i] = c[i] + c[i+2]"
 
 
