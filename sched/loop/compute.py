@@ -129,7 +129,9 @@ class ComputeAt(Primitive):
 
     def _beside(self, nest: Nest, stmt: Stmt, around: Sequence[Loop]) -> Nest:
         """Before the first of the iterations that use the stage, or after those that it uses."""
-        inside, later, earlier = around[-1].values, {}, {}
+        inside = around[-1].values
+        later: dict[Tie, None] = {}
+        earlier: dict[Tie, None] = {}
         for dep in dependences(nest.kernel.stages):
             if dep.src == stmt.name and dep.dst in inside:
                 later[Tie(dep.written, nest.stmts[dep.dst], dep.touched)] = None

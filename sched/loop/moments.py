@@ -130,15 +130,19 @@ def reach(distances: raw.Set, dim: int) -> float:
 def _shorter(value: Expr) -> Expr:
     """y - (7*y + 1)//8 - 1, which is how isl writes (y - 2)//8, as that."""
     form = linear(value)
-    quotients = [] if form is None else [a for a in form.terms if isinstance(a, Call)]
+    if form is None:
+        return value
+    quotients = [atom for atom in form.terms if isinstance(atom, Call)]
     match quotients:
-        case [Call("floordiv", (above, Const(int() as by)))] if abs(form.of(quotients[0])) == 1:
-            rest = sub(value, mul(quotients[0], const(form.of(quotients[0]))))
-            if form.of(quotients[0]) < 0:
+        case [Call("floordiv", (above, Const(int() as by))) as quotient]:
+            times = form.of(quotient)
+            rest = sub(value, mul(quotient, const(times)))
+            if times < 0:
                 above = sub(const(by - 1), above)
-            whole = linear(add(above, mul(rest, const(by))))
-            if whole is not None and _weight(whole) < _weight(form):
-                return floordiv(normalize(add(above, mul(rest, const(by)))), const(by))
+            above = add(above, mul(rest, const(by)))
+            whole = linear(above)
+            if abs(times) == 1 and whole is not None and _weight(whole) < _weight(form):
+                return floordiv(normalize(above), const(by))
     return value
 
 

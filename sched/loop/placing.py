@@ -158,7 +158,7 @@ def _unrepeated(
             value is None or (isinstance(value, Index) and value.name in own)
         ):
             free.append(loop)
-            gone |= set() if value is None else {value.name}  # type: ignore[attr-defined]
+            gone |= {value.name} if isinstance(value, Index) else set()
     if not gone:
         return stmt, free
     domain = tuple(cond for cond in stmt.domain if gone.isdisjoint(indices_of(cond)))

@@ -160,8 +160,8 @@ class Stage(Primitive):
 
         tree = edit(nest.tree, {item.name: enter for item in around})
         tile = Buffer(new, old.tensor, old.dtype, old.rank, self.scope, loop.name, layout, True)
-        made = replace(nest, stmts=stmts, tree=tree, buffers={**nest.buffers, new: tile})
-        return doubled(made, loop.name, new, self.who) if self.double else made
+        nest = replace(nest, stmts=stmts, tree=tree, buffers={**nest.buffers, new: tile})
+        return doubled(nest, loop.name, new, self.who) if self.double else nest
 
 
 def _lives_in(buffer: Buffer, loop: Loop) -> bool:

@@ -95,7 +95,7 @@ def place(nest: Nest) -> Nest:
 def rehomed(nest: Nest, homes: Mapping[str, str]) -> Nest:
     """The nest with buffers of loops that have become others under those: `yo` became `yoi`."""
     buffers = {
-        name: replace(buffer, at=homes[buffer.at]) if buffer.at in homes else buffer
+        name: replace(buffer, at=homes.get(buffer.at or "", buffer.at))
         for name, buffer in nest.buffers.items()
     }
     return replace(nest, buffers=buffers)

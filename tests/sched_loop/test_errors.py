@@ -335,7 +335,8 @@ CASES: dict[str, tuple[str, Callable[[Schedule], object], str]] = {
         "use vectorize on i",
     ),
     "double buffer of an accumulator": (
-        MATMUL, lambda s: s.split("k", 8).reorder("ko", "i", "j", "ki").stage("C", "ko", double=True),
+        MATMUL,
+        lambda s: s.split("k", 8).reorder("ko", "i", "j", "ki").stage("C", "ko", double=True),
         "stage(C, at=ko): C is written under loop C.ko; only tiles that are read can be copied an "
         "iteration ahead",
     ),
