@@ -196,6 +196,17 @@ operator(
     x=floats(83, 7),
 )  # fmt: skip
 operator(
+    "Mean and variance in one pass, by a tuple reducer",
+    """
+    moments(x: [N, C]) -> mean, var:
+        reducer welford(n, m, s; k, d, q) = n + k, m + (d - m) * k / max(n + k, 0.000001), s + q + (d - m) * (d - m) * n * k / max(n + k, 0.000001) from 0.0, 0.0, 0.0
+        n[c], mean[c], s[c] = welford(1.0, x[i,c], 0.0)
+        var[c] = s[c] / n[c]
+    """,  # noqa: E501
+    "x.mean(0), x.var(0)",
+    x=floats(83, 7), within=64,
+)  # fmt: skip
+operator(
     "Covariance matrix",
     """
     covariance(x: [N, C]) -> s:

@@ -22,7 +22,7 @@ def sums(stages: int) -> str:
     return "\n".join(f"F{n + 1}[i] = F{n}[i] + F{n}[i+1]" for n in range(stages))
 
 
-def test_a_chain_of_stages_costs_in_proportion() -> None:  # R18
+def test_r18_a_chain_of_stages_costs_in_proportion() -> None:
     warm, _ = compiled(sums(3), np.ones(64))
     np.testing.assert_array_equal(warm, np.full(61, 8.0))
     result, seconds = compiled(sums(20), np.ones(64))
@@ -41,7 +41,7 @@ def scatter(a: int, b: int, c: int) -> str:
     )
 
 
-def test_a_sum_guarded_by_a_remainder_compiles_soon() -> None:  # R19
+def test_r19_a_sum_guarded_by_a_remainder_compiles_soon() -> None:
     compiled("y[i] = x[i] * 2", np.ones(3, np.float32))
     result, seconds = compiled(scatter(4, 14, 14), np.ones((4, 14, 14), np.float32))
     np.testing.assert_array_equal(result, np.arange(1024) < 784)
