@@ -12,7 +12,10 @@ import diptych as dt
 import numpy as np
 import pytest
 from diptych import f32
+from diptych.autotune.cli import op_types
+from diptych.autotune.space import LoopSpace
 from diptych.codegen import specialize
+from diptych.sched.loop.machine import Machine
 
 Array = np.ndarray[Any, Any]
 b, k = dt.indices("b k")
@@ -334,3 +337,30 @@ def test_a_schedule_file_holds_the_declaration(tmp_path: Path) -> None:
     schedule = MATMUL.schedule().split("i", 8)
     schedule.save(tmp_path / "s.sched")
     assert dt.Schedule.load(MATMUL, tmp_path / "s.sched") == schedule
+
+
+def test_a_length_seen_before_is_looked_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = dt.op(ROWS)
+    x = {n: floats(n, 4) for n in (3, 5)}
+    want = {n: op(array) for n, array in x.items()}
+
+    def never(*args: Any) -> Any:
+        raise AssertionError("a call with a known signature asks for no kernel")
+
+    monkeypatch.setattr("diptych.codegen.kernels.specialize", never)
+    for n, array in x.items():
+        np.testing.assert_array_equal(op(array), want[n])
+
+
+def test_the_tuner_measures_one_length_and_keeps_the_symbol() -> None:
+    op, types = op_types(MATMUL, ["I=40", "J=32", "K=24"], [])
+    assert op is MATMUL
+    sizes = {"I": 40, "J": 32, "K": 24}
+    space = LoopSpace(op, {name: t for name, (t, _) in types.items()}, sizes, Machine())
+    rng = random.Random(5)
+    for point in (space.default(), *(space.sample(rng) for _ in range(3))):
+        text = space.text(point)
+        assert text is not None
+        scheduled = op.with_schedule(dt.Schedule.parse(op, text), strict=True)
+        for n in (40, 3):
+            agree(scheduled, op, floats(n, 24), floats(24, n + 1))
