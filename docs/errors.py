@@ -2,6 +2,7 @@
 
 A chapter is a file of `docs/errors/`, whose name gives its place and title. A line `## title`
 starts a case; the code under it runs as the file `case.py` in an empty directory, and raises.
+What stands before the first case runs before each, as the file `shared.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +26,18 @@ HEAD = """# Errors
 Every way to be wrong gets one error that says where, what was expected, what came, and what would
 help. Each piece of code below raises what stands under it. Before it come
 `import numpy as np, diptych as dt`, `from diptych import f32, f64, i32, i64` and
-`i, j, k, l, n = dt.indices("i j k l n")`. Made by `make docs`, and checked by the tests.
+`i, j, k, l, n = dt.indices("i j k l n")`, and the file `shared.py` where a chapter begins with one.
+Made by `make docs`, and checked by the tests.
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """A piece of code that is wrong, under a title."""
+    """A piece of code that is wrong, under a title; `shared` runs before it."""
 
     chapter: str
     title: str
+    shared: str
     code: str
 
     def __str__(self) -> str:
@@ -41,16 +45,31 @@ class Case:
 
     def run(self) -> str:
         """The error it raises: its type, then its whole text."""
-        names: dict[str, Any] = dict(zip("ijkln", dt.indices("i j k l n"), strict=True))
-        names |= {"np": np, "dt": dt, "f32": dt.f32, "f64": dt.f64, "i32": dt.i32, "i64": dt.i64}
-        lines = self.code.splitlines(keepends=True)
-        linecache.cache["case.py"] = (len(self.code), None, lines, "case.py")
-        with _empty_directory():
-            try:
-                exec(compile(self.code, "case.py", "exec"), names)
-            except dt.Error as error:
-                return f"{type(error).__name__}: {error}"
-        raise AssertionError(f"{self}: the code raises nothing")
+        error = self.error()
+        kind = next(kind for kind in type(error).__mro__ if kind.__module__ == dt.Error.__module__)
+        return f"{kind.__name__}: {error}"
+
+    def error(self) -> dt.Error:
+        """The error itself, with its traceback."""
+        return _error(self)
+
+
+@cache
+def _error(case: Case) -> dt.Error:
+    names: dict[str, Any] = dict(zip("ijkln", dt.indices("i j k l n"), strict=True))
+    names |= {"np": np, "dt": dt, "f32": dt.f32, "f64": dt.f64, "i32": dt.i32, "i64": dt.i64}
+    with _empty_directory():
+        _execute(case.shared, "shared.py", names)
+        try:
+            _execute(case.code, "case.py", names)
+        except dt.Error as error:
+            return error
+    raise AssertionError(f"{case}: the code raises nothing")
+
+
+def _execute(code: str, name: str, names: dict[str, Any]) -> None:
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    exec(compile(code, name, "exec"), names)
 
 
 @contextmanager
@@ -69,9 +88,10 @@ def cases() -> list[Case]:
     found = []
     for file in sorted((DOCS / "errors").glob("*.case")):
         title = file.stem.partition("-")[2].replace("-", " ").capitalize()
-        for part in ("\n" + file.read_text()).split("\n## ")[1:]:
+        shared, *parts = ("\n" + file.read_text()).split("\n## ")
+        for part in parts:
             name, _, code = part.partition("\n")
-            found.append(Case(title, name.strip(), code.strip() + "\n"))
+            found.append(Case(title, name.strip(), shared.strip() + "\n", code.strip() + "\n"))
     return found
 
 
@@ -82,6 +102,8 @@ def page() -> str:
         if case.chapter != title:
             title = case.chapter
             out.append(f"## {title}\n")
+            if case.shared.strip():
+                out.append(f"```python\n{case.shared}```\n")
         shown = f"```python\n{case.code}```\n```text\n{case.run()}\n```\n"
         out.append(f"**{case.title}**\n\n{shown}")
     return "\n".join(out)
