@@ -93,6 +93,7 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
     ranges, where = list(equation.ranges), list(conjuncts(equation.where))
     body, reducer = equation.rhs, equation.reducer
     while isinstance(body, Reduce) and reducer in (None, body.reducer):
+        assert isinstance(body.reducer, str)  # users' own are refused before
         reducer = body.reducer
         ranges += body.ranges
         where += conjuncts(body.where)
@@ -146,6 +147,7 @@ def _largest(dims: list[str], value: Expr, box: list[Range], r: Range) -> Expr:
 def _with_body(equation: Equation, body: Expr) -> Equation:
     def inside(rhs: Expr, depth: str | None) -> Expr:
         if isinstance(rhs, Reduce) and depth in (None, rhs.reducer):
+            assert isinstance(rhs.reducer, str)
             fresh = inside(rhs.body, rhs.reducer)
             return Reduce(rhs.reducer, rhs.indices, fresh, rhs.ranges, rhs.where, rhs.dtype)
         return body

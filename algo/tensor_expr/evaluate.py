@@ -319,6 +319,7 @@ class Evaluator:
 
     def _extreme(self, expr: Reduce, box: Box) -> Steps:
         """The first index of the extreme value, part by part."""
+        assert isinstance(expr.reducer, str)
         rule = REDUCERS[EXTREMES[expr.reducer]]
         better = np.greater if rule.name == "max" else np.less
         none = np.iinfo(np.int64).max

@@ -343,3 +343,21 @@ def test_programs_keep_joint_reductions_together() -> None:
     s, v = normal(7, 7, dtype="f4"), normal(7, 9, dtype="f4")
     want = dt.interpret(op, s, dt.interpret(op, s, v))
     np.testing.assert_allclose(twice(s, v), want, rtol=1e-4, atol=1e-5)
+
+
+def test_the_flash_attention_example() -> None:
+    from importlib.util import module_from_spec, spec_from_file_location
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / "flash_attention.py"
+    spec = spec_from_file_location("flash_attention", path)
+    assert spec is not None and spec.loader is not None
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    saved = type(example.schedule()).load(example.attention, path.with_suffix(".sched"))
+    assert saved == example.schedule()
+    fast = example.attention.with_schedule(saved, strict=True)
+    for queries, keys in ((64, 128), (50, 70), (1, 1)):
+        q, k, v = (normal(n, 64, dtype="f4") for n in (queries, keys, keys))
+        np.testing.assert_allclose(fast(q, k, v), example.plain(q, k, v), atol=2e-6)
+        np.testing.assert_allclose(example.attention(q, k, v), example.plain(q, k, v), atol=2e-6)
