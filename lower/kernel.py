@@ -16,6 +16,7 @@ from . import ir, passes
 from .context import Context, Lengths, bound, context_of, parameters
 from .scan import Visit, complete, determined
 from .storage import Window, windows
+from .torn import torn
 from .tree import schedule
 from .walk import walk
 
@@ -104,6 +105,12 @@ def _code(
             f"{name}: isl finds no loops for this nest within {QUOTA} operations; "
             f"split or fuse fewer loops"
         ) from None
+    buffer = torn(body)
+    if buffer is not None:
+        raise Unlowered(
+            f"{name}: isl generates several pieces of the loop in which {buffer} lives, and it is "
+            f"read in another than where it is written; keep it in a loop further out"
+        )
     return body, stored
 
 

@@ -361,3 +361,23 @@ def test_the_flash_attention_example() -> None:
         q, k, v = (normal(n, 64, dtype="f4") for n in (queries, keys, keys))
         np.testing.assert_allclose(fast(q, k, v), example.plain(q, k, v), atol=2e-6)
         np.testing.assert_allclose(example.attention(q, k, v), example.plain(q, k, v), atol=2e-6)
+
+
+def test_a_buffer_in_a_loop_that_isl_cuts_in_pieces_is_refused() -> None:
+    op = dt.op(
+        "reducer map(a, c; b, e) = max(a + e, b), c + e from -inf, 0 ordered\n"
+        "u[i], v[i] = map(x[i,j,k], x[i,k,j])"
+    )
+    schedule = (
+        op.schedule()
+        .split("j", 7)
+        .tile({"u.jo": 3, "u.ji": 7})
+        .shift("v", "u.joo", -1)
+        .stage("x", at="u.joi", scope="heap")
+    )
+    with pytest.raises(dt.ScheduleError) as caught:
+        op.with_schedule(schedule, strict=True)(normal(8, 5, 5))
+    assert (
+        "isl generates several pieces of the loop in which x.heap lives, and it is read in another "
+        "than where it is written; keep it in a loop further out"
+    ) in str(caught.value)

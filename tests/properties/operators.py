@@ -190,6 +190,34 @@ class Grammar(Source):
         a = self.array(m, n, dtype=self.dtype())
         return Case(f"y[i] = {name}(x[i,j]{body})", {"x": a}, {"index of extreme", "reduction"})
 
+    def fold(self) -> Case:
+        """A reducer of three components, one of them wider, at times with a lift."""
+        m, n, d = self.size(), self.size(), self.size()
+        lines = ["reducer sym(m, s, o; n, t, r) = m + n, s + t + m * n, o + r - m * n from 0, 0, 0"]
+        if self.rng.random() < 0.5:
+            lines += [
+                "lift sym: block(x: [K], w: [K], v: [K, D]) -> m, s, o:",
+                "lift sym: m = sum(x[k])",
+                "lift sym: q = sum(x[k] * x[l], where=k < l)",
+                "lift sym: s = sum(w[k]) + q",
+                "lift sym: o[d] = sum(v[k,d]) - q",
+            ]
+        where = self.rng.choice(["", ", where=j <= i", ", where=x[i,j] > 0"])
+        lines.append(f"m[i], s[i], o[i,d] = sym(x[i,j], 1, v[j,d]{where})")
+        t = self.dtype()
+        inputs = {"x": self.array(m, n, dtype=t), "v": self.array(n, d, dtype=t)}
+        if self.rng.random() < 0.5:
+            lines.append("y[i,d] = o[i,d] - s[i]")
+        return Case("\n".join(lines), inputs, {"fold", "reduction"})
+
+    def ordered_fold(self) -> Case:
+        """Affine maps one after the other, in two indices; or, which is exact too, of max and +."""
+        m, n = self.size(), min(5, self.size())
+        combine, one = ("a * e + b, c * e", "1") if self.payload else ("max(a + e, b), c + e", "0")
+        text = f"reducer map(a, c; b, e) = {combine} from {'0' if self.payload else '-inf'}, {one} "
+        text += "ordered\nu[i], v[i] = map(x[i,j,k], x[i,k,j])"
+        return Case(text, {"x": self.array(m, n, n, dtype="float64")}, {"ordered fold"})
+
     def total(self) -> Case:
         m, n = self.size(), self.size()
         one, other = self.rng.choices(["edge", "zero", "fill(3)", "reflect", "wrap"], k=2)
@@ -232,6 +260,8 @@ FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
     Grammar.triangle,
     Grammar.quotient,
     Grammar.extreme,
+    Grammar.fold,
+    Grammar.ordered_fold,
     Grammar.total,
     Grammar.gradient,
 )

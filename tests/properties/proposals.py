@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from diptych.sched.loop.dependences import folding
 from diptych.sched.loop.nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
 from diptych.sched.loop.storage import in_coordinates, reads
 from diptych.sched.loop.tree import around_stmt
@@ -53,8 +54,10 @@ class View:
     def accumulates(self, loop: Loop) -> bool:
         """Does a reduction run along the loop?"""
         stmts = [self.nest.stmts[name] for name in leaves(loop)]
+        folds = folding(self.nest.kernel.stages)
         return any(
-            s.reducer is not None and in_coordinates(loop.values[s.name], s.lhs, s) is None
+            (s.reducer is not None or s.name in folds)
+            and in_coordinates(loop.values[s.name], s.lhs, s) is None
             for s in stmts
         )
 
