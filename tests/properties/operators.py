@@ -239,7 +239,7 @@ class Grammar(Source):
 
 
 FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
-    *[Grammar.mixed] * 8,
+    *[Grammar.mixed] * 16,
     Grammar.pointwise,
     Grammar.matmul,
     Grammar.transposed,

@@ -228,7 +228,7 @@ def _once(v: View) -> str | None:
     return pair and f'"{pair[0]}", "{pair[1]}"'
 
 
-@proposal(8)
+@proposal(12)
 def store_at(v: View) -> str | None:
     """A temporary kept over the iterations of loops around it and its readers."""
     pairs = []
@@ -243,7 +243,7 @@ def store_at(v: View) -> str | None:
     return (f'"{pair[0]}"' if pair[1] is None else f'"{pair[0]}", "{pair[1]}"') + fold
 
 
-@proposal(6)
+@proposal(9)
 def compute_with(v: View) -> str | None:
     """Two nests that follow each other, down to the outermost loop of both."""
     pairs = []
@@ -318,7 +318,7 @@ def skew(v: View) -> str | None:
     return f'"{names[0]}", "{names[1]}", {v.rng.choice([-1, 1, 2])}'
 
 
-@proposal(12)
+@proposal(40)
 def inline(v: View) -> str | None:
     stages = v.nest.kernel.stages
     single = [s.tensor for s in stages if sum(t.tensor == s.tensor for t in stages) == 1]
