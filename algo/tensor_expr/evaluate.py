@@ -33,7 +33,7 @@ from .expr import (
 )
 from .folds import Part
 from .operations import OPERATIONS
-from .reducers import EXTREMES, REDUCERS
+from .reducers import EXTREMES, REDUCERS, Reducer
 
 Array = np.ndarray[Any, Any]
 LIMIT = 1 << 22  # instances evaluated at once
@@ -285,12 +285,12 @@ class Evaluator:
     # -- reductions
 
     def _reduce(self, expr: Reduce, box: Box) -> Steps:
-        if expr.reducer in EXTREMES:
-            return (yield from self._extreme(expr, box))
         if isinstance(expr.reducer, Part):
             from .evaluate_fold import fold  # which needs this file
 
             return fold(self, [expr], [box], [[]])[0]
+        if expr.reducer in EXTREMES:
+            return (yield from self._extreme(expr, REDUCERS[EXTREMES[expr.reducer]], box))
         reducer = REDUCERS[expr.reducer]
         given = {r.index: r for r in expr.ranges}
         ranges = tuple(given[name] for name in expr.indices)
@@ -317,10 +317,8 @@ class Evaluator:
         assert total is not None and result is not None
         return Typed(self.convert(total, result), result)
 
-    def _extreme(self, expr: Reduce, box: Box) -> Steps:
-        """The first index of the extreme value, part by part."""
-        assert isinstance(expr.reducer, str)
-        rule = REDUCERS[EXTREMES[expr.reducer]]
+    def _extreme(self, expr: Reduce, rule: Reducer, box: Box) -> Steps:
+        """The first index of the extreme value by `rule`, part by part."""
         better = np.greater if rule.name == "max" else np.less
         none = np.iinfo(np.int64).max
         found: tuple[Array, Array] | None = None

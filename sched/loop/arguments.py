@@ -53,6 +53,13 @@ def signature(kind: type) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in fields(kind)}
 
 
+def pairs(written: Any, named: Mapping[str, int]) -> Any:
+    """The items of a dictionary and of keywords; what is no dictionary stays, to be refused."""
+    if written is None:
+        return tuple(named.items())
+    return (*written.items(), *named.items()) if isinstance(written, Mapping) else written
+
+
 def _fitted(value: Any, kind: Any) -> Any:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -191,10 +190,3 @@ class Stream(Storage):
                 "once"
             )
         return replace(buffer, stream=True)
-
-
-def padding(multiples: Mapping[str, int] | None, named: Mapping[str, int]) -> Any:
-    """The dimensions and multiples of `pad`, written as a dictionary or as keywords."""
-    if multiples is None:
-        return tuple(named.items())
-    return (*multiples.items(), *named.items()) if isinstance(multiples, Mapping) else multiples

@@ -12,6 +12,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
+from .arguments import pairs
 from .atomic import Atomic
 from .compute import ComputeAt
 from .compute_with import ComputeWith
@@ -19,7 +20,7 @@ from .fuse import Fuse
 from .initial import initial
 from .inline import Inline
 from .marks import Bind, Parallel, Unroll, Vectorize
-from .memory import Align, Layout, Pad, Stream, padding
+from .memory import Align, Layout, Pad, Stream
 from .nest import Nest
 from .prefetch import Prefetch
 from .primitive import Primitive
@@ -112,10 +113,7 @@ class Schedule:
 
     def tile(self, loops: Mapping[str, int] | None = None, /, **factors: int) -> Schedule:
         """tile(i=8, j=48): for i: for j ==> for io: for jo: for ii: for ji. See `Tile`."""
-        named = tuple(factors.items())
-        if loops is not None:  # what is no mapping is refused by the primitive
-            named = (*loops.items(), *named) if isinstance(loops, Mapping) else loops
-        return self.then(Tile(named))
+        return self.then(Tile(pairs(loops, factors)))
 
     def fuse(self, outer: str, inner: str, into: str | None = None) -> Schedule:
         """for io: for jo ==> for io_jo. See `Fuse`."""
@@ -150,7 +148,7 @@ class Schedule:
         self, stage: str, loop: str | None = None, fold: Mapping[str, int] | None = None
     ) -> Schedule:
         """Keeps a stage's values over the iterations of loops inside `loop`. See `StoreAt`."""
-        return self.then(StoreAt(stage, loop, fold))
+        return self.then(StoreAt(stage, loop, None if fold is None else pairs(fold, {})))
 
     def compute_with(self, stage: str, other: str, loop: str) -> Schedule:
         """Joins the outer loops of two neighbouring nests. See `ComputeWith`."""
@@ -187,7 +185,7 @@ class Schedule:
         self, tensor: str, multiples: Mapping[str, int] | None = None, /, **named: int
     ) -> Schedule:
         """Extents of a temporary's storage rounded up: pad("t", j=16). See `Pad`."""
-        return self.then(Pad(tensor, padding(multiples, named)))
+        return self.then(Pad(tensor, pairs(multiples, named)))
 
     def align(self, tensor: str, bytes: int) -> Schedule:
         """Aligns a temporary's storage to a power of two of bytes. See `Align`."""
