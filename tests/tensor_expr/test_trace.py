@@ -291,8 +291,11 @@ REFUSED = [
     (lambda A, x: A @ x, "@ has no meaning on elements; write dt.sum(A[i,k] * B[k,j])"),
     (lambda A, x: A[i, :],
      "slices are not part of the language; write an index for each dimension"),
-    (lambda A, x: A[i, 1.5], "expected an index expression or a whole number, got 1.5; write an index for each dimension"),
-    (lambda A, x: A[i, None], "expected an index expression or a whole number, got None; write an index for each dimension"),
+    (lambda A, x: A[i, 1.5],
+     "expected an index expression or a whole number, got 1.5; write an index for each dimension"),
+    (lambda A, x: A[i, None],
+     "expected an index expression or a whole number, got None; write an index for each "
+     "dimension"),
     (lambda A, x: x[i] + "a", "expected an expression or a number, got 'a' (str)"),
     (lambda A, x: x[i] + k.within(0, 3),
      "the range k in 0:3 stands inside an expression; give it on the left side or in over=, and "
