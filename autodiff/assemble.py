@@ -233,9 +233,7 @@ def _sizes(param: Param) -> list[str]:
 
 def _roots(equations: Sequence[Equation], shapes: Mapping[str, tuple[Expr, ...]]) -> list[Expr]:
     roots: list[Expr] = [e for dims in shapes.values() for e in dims]
-    for eq in equations:
-        roots += [*eq.lhs, eq.rhs, *eq.ranges, *([] if eq.where is None else [eq.where])]
-    return roots
+    return roots + [root for eq in equations for root in eq.roots]
 
 
 def _shapes(

@@ -20,8 +20,7 @@ LETTERS = "yxzuvpqrstwijklmnabcdefgho"
 def named(eq: Equation, hints: Sequence[Sequence[str]], taken: Collection[str]) -> Equation:
     """The equation with all indices renamed for people: `hints` are names to try for each
     placeholder, best first; `taken` are names that no index may have."""
-    roots = [*eq.lhs, eq.rhs, *eq.ranges, *([] if eq.where is None else [eq.where])]
-    free, conflicts = _scopes(eq, roots)
+    free, conflicts = _scopes(eq, eq.roots)
     bases = [_base(name) for name in (*free, *conflicts)]
     names: dict[str, str] = {}
     for name in free:

@@ -82,10 +82,8 @@ def is_recurrence(equations: Iterable[Equation]) -> bool:
 
 def reads(equation: Equation) -> Iterator[Access]:
     """Every access that evaluating an equation makes, of its own tensor too."""
-    for root in (*equation.lhs, equation.rhs, *equation.ranges):
+    for root in equation.roots:
         yield from accesses(root)
-    if equation.where is not None:
-        yield from accesses(equation.where)
 
 
 def _split(equation: Equation, owner: str, out: Normal) -> None:

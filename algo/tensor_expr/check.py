@@ -9,28 +9,27 @@ tensors that need each other are checked together and get an order of their loop
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..errors import NeedsSizes, OpError
-from ..isl import Answer
 from . import affine
 from .affine import is_affine, to_isl
 from .boundary import desugared
-from .build import compare, const
+from .bounds import check_bounds
+from .build import const
 from .components import tensor_cycles, units
-from .coverage import at_sizes, check_writes, shape
+from .coverage import check_writes, shape
+from .defined import check_names, check_own_reads
 from .domains import closure, counterexample, within
 from .dynamic import check_maxima
 from .expr import (
-    Access,
     Expr,
     Index,
     Range,
     Reduce,
     Size,
-    accesses,
     indices_of,
     sizes_of,
-    substitute,
     walk,
 )
 from .extents import Extents
@@ -43,7 +42,6 @@ from .ranges import Extent, infer
 from .settle import forced, says
 from .uses import (
     Use,
-    depends_on_data,
     free_indices,
     map_exprs,
     uses,
@@ -61,7 +59,7 @@ def check(op: Op) -> Checked:
 class _Checker:
     def __init__(self, op: Op) -> None:
         self.op = op
-        _check_names(op)
+        check_names(op)
         self.groups = groups(op.equations)
         self.equations: list[Equation] = []
         origins = [found for group in self.groups for found in self._add(group)]
@@ -94,7 +92,7 @@ class _Checker:
     def run(self) -> Checked:
         for n, eq in enumerate(self.equations):
             try:
-                self.extents.check_known(_parts(eq))
+                self.extents.check_known(eq.roots)
             except OpError as err:
                 raise self.fail(n, str(err)) from None
         steps: list[Step] = []
@@ -123,7 +121,7 @@ class _Checker:
                 if all(m in self.ranges for m in self._defining(tensor)):
                     self._shape(tensor)
         if cyclic:
-            self._check_own_reads({n: self.equations[n] for n in unit})
+            check_own_reads(self.op, {n: self.equations[n] for n in unit})
         for n in unit if cyclic else ():
             self._unify((n,))
             self.ranges[n] = {i: self._resolved(r) for i, r in self.ranges[n].items()}
@@ -312,30 +310,12 @@ class _Checker:
     def _prove(self, tensor: str) -> None:
         """Proves that accesses are in bounds and that each element is written once."""
         mine = {n: self.equations[n] for n in self._defining(tensor)}
-        for n in mine:
-            self._prove_bounds(n)
+        for n, eq in mine.items():
+            fail = partial(self.fail, n)
+            check_bounds(eq, self.uses[n], self.ranges[n], self._extent, fail)
         if all(eq.reducer is None for eq in mine.values()):
             extents = [self._extent(tensor, d) for d in range(self.extents.ranks[tensor])]
             check_writes(tensor, mine, extents, self.fail)
-
-    def _check_own_reads(self, mine: Mapping[int, Equation]) -> None:
-        """What a cycle of tensors may not do: accumulate, and read itself where data says."""
-        tensors = list(dict.fromkeys(eq.tensor for eq in mine.values()))
-        for n, eq in mine.items():
-            if eq.reducer is not None:
-                others = ", ".join(t for t in tensors if t != eq.tensor)
-                read = f"{others}, computed from it; write it as a sum(...)" if others else "it"
-                raise self.fail(
-                    n, f"{eq.tensor} is accumulated, so its equation may not read {read}"
-                )
-            for access in accesses(eq.rhs):
-                if access.tensor in tensors and any(map(depends_on_data, access.indices)):
-                    own = "its own tensor" if access.tensor == eq.tensor else "what needs it"
-                    raise self.fail(
-                        n,
-                        f"{print_expr(access)} reads {own} at a place that depends on data, "
-                        f"so no order of computation is known",
-                    )
 
     def _extent(self, tensor: str, dim: int) -> Expr:
         found = self.extents.extent(tensor, dim)
@@ -356,56 +336,6 @@ class _Checker:
                         f"output index {index.name} starts at {print_expr(lo)}, not at 0; shift "
                         f"it, or define the elements before by another equation",
                     )
-
-    def _prove_bounds(self, n: int) -> None:
-        groups: dict[tuple[tuple[str, ...], tuple[Expr, ...]], list[Use]] = {}
-        for use in self.uses[n]:
-            if not self._is_trivial(n, use):
-                groups.setdefault((use.scope, use.guards), []).append(use)
-        for (scope, guards), group in groups.items():
-            dims = [r.index for r in self.equations[n].ranges] + list(scope)
-            given = [*within(self.ranges[n][d] for d in dims), *guards]
-            claims = [c for use in group for c in self._claims(use)]
-            if counterexample(dims, given, claims) is None:
-                continue
-            for use in group:  # one of them fails: which?
-                self._blame(n, use, dims, given)
-
-    def _is_trivial(self, n: int, use: Use) -> bool:
-        if not isinstance(use.expr, Index):
-            return False
-        r = self.ranges[n][use.expr.name]
-        return r.lo is const(0) and r.hi is self._extent(use.tensor, use.dim)
-
-    def _claims(self, use: Use) -> list[Expr]:
-        end = self._extent(use.tensor, use.dim)
-        return [compare("le", const(0), use.expr), compare("lt", use.expr, end)]
-
-    def _blame(self, n: int, use: Use, dims: Sequence[str], given: Sequence[Expr]) -> None:
-        point = counterexample(dims, given, self._claims(use))
-        if point is None:
-            return
-        verb = "writes" if use.write else "reads"
-        access, index = print_expr(use.access), print_expr(use.expr)
-        end = self._extent(use.tensor, use.dim)
-        if point is Answer.UNKNOWN or not isinstance(point, dict):
-            raise self.fail(
-                n,
-                f"could not prove that {access} stays inside {use.tensor}: that "
-                f"0 <= {index} < {print_expr(end)}",
-            )
-        values: dict[Expr, Expr] = {
-            (Index(d) if d in dims else Size(d)): const(v) for d, v in point.items()
-        }
-        at = ", ".join(f"{d}={point[d]}" for d in dims if d in point)
-        got = print_expr(affine.normalize(substitute(use.expr, values)))
-        size = print_expr(affine.normalize(substitute(end, values)))
-        raise self.fail(
-            n,
-            f"{access} {verb} outside {use.tensor}{f' at {at}' if at else ''}"
-            f"{at_sizes(point, dims)}: {index} is {got}, and dim {use.dim} of {use.tensor} has "
-            f"extent {print_expr(end)}{'' if size == print_expr(end) else f' = {size}'}",
-        )
 
     def _result(self, steps: tuple[Step, ...]) -> Checked:
         resolve = self.extents.resolve
@@ -429,35 +359,5 @@ def _tidy(expr: Expr) -> Expr:
     return _tidied(expr) if isinstance(expr, Range) else expr
 
 
-def _parts(eq: Equation) -> tuple[Expr, ...]:
-    return (*eq.lhs, eq.rhs, *eq.ranges, *(() if eq.where is None else (eq.where,)))
-
-
 def _both_known(a: Expr, b: Expr) -> bool:
     return not sizes_of([a, b])
-
-
-def _check_names(op: Op) -> None:
-    params = [p.name for p in op.params]
-    for name in params:
-        if params.count(name) > 1:
-            raise OpError(f"{op.name} has two inputs called {name}")
-    last = {eq.tensor: n for n, eq in enumerate(op.equations)}
-    cycles = tensor_cycles(op)
-    for name in op.returns:
-        if name not in last:
-            raise OpError(f"{op.name} returns {name}, which no equation defines")
-    for n, eq in enumerate(op.equations):
-        if eq.tensor in params:
-            raise failure(op, n, f"{eq.tensor} is an input, so no equation may define it")
-        for access in (a for part in _parts(eq) for a in walk(part) if isinstance(a, Access)):
-            tensor = access.tensor
-            if tensor in params or tensor == eq.tensor:
-                continue
-            if tensor not in last:
-                raise failure(op, n, f"{tensor} is neither an input nor defined")
-            together = tensor in cycles and cycles[tensor] == cycles.get(eq.tensor)
-            if last[tensor] >= n and not together:
-                raise failure(
-                    op, n, f"{tensor} is read here before its last equation; define it first"
-                )

@@ -77,8 +77,7 @@ def tensor_cycles(op: Op) -> dict[str, int]:
 
 def reads(eq: Equation) -> set[str]:
     """The tensors that an equation reads."""
-    parts = (*eq.lhs, eq.rhs, *eq.ranges, *(() if eq.where is None else (eq.where,)))
-    return {access.tensor for part in parts for access in accesses(part)}
+    return {access.tensor for root in eq.roots for access in accesses(root)}
 
 
 def units(op: Op, cycles: Mapping[str, int]) -> list[list[int]]:

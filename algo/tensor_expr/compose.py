@@ -163,8 +163,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 def _symbols(op: Op) -> list[str]:
     """Every size symbol of an op, also those that turn out to be formulas over others."""
     checked = check(op)
-    roots = [e for eq in op.equations for e in (*eq.lhs, eq.rhs, *eq.ranges)]
-    roots += [eq.where for eq in op.equations if eq.where is not None]
+    roots = [root for eq in op.equations for root in eq.roots]
     roots += [e for extents in op.shapes.values() for e in extents]
     said = [d for p in op.params for d in p.type.dims or () if isinstance(d, str)]
     return list(dict.fromkeys([*checked.sizes, *said, *sizes_of(roots)]))
@@ -276,9 +275,7 @@ class _Rename:
 
     def equations(self, together: Sequence[Equation]) -> list[Equation]:
         """One equation, or those of a joint reduction, under the new names."""
-        roots: list[Expr] = []
-        for eq in together:
-            roots += [*eq.lhs, eq.rhs, *eq.ranges, *([] if eq.where is None else [eq.where])]
+        roots = [root for eq in together for root in eq.roots]
         used = dict.fromkeys(name for root in roots for name in indices_of(root))
         for root in roots:
             for item in walk(root):

@@ -173,8 +173,7 @@ def _ranks(op: Op) -> dict[str, int]:
     for n, eq in enumerate(op.equations):
         used.append((n, Access(eq.tensor, eq.lhs)))
     for n, eq in enumerate(op.equations):
-        parts = (*eq.lhs, eq.rhs, *eq.ranges, *(() if eq.where is None else (eq.where,)))
-        used += [(n, access) for part in parts for access in accesses(part)]
+        used += [(n, access) for root in eq.roots for access in accesses(root)]
     for n, access in used:
         rank = len(access.indices)
         known = ranks.setdefault(access.tensor, rank)

@@ -47,6 +47,12 @@ class Equation:
     where: Expr | None = None
     reducer: str | None = None
 
+    @property
+    def roots(self) -> tuple[Expr, ...]:
+        """Every expression of it: left side, right side, ranges and condition."""
+        condition = () if self.where is None else (self.where,)
+        return (*self.lhs, self.rhs, *self.ranges, *condition)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Op:

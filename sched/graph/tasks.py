@@ -109,9 +109,8 @@ def read_params(op: Op) -> frozenset[str]:
     """The parameters that some equation accesses."""
 
     def find() -> frozenset[str]:
-        roots = [e for eq in op.equations for e in (*eq.lhs, eq.rhs, *eq.ranges)]
-        roots += [eq.where for eq in op.equations if eq.where is not None]
-        return frozenset(access.tensor for root in roots for access in accesses(root))
+        every = (root for eq in op.equations for root in eq.roots)
+        return frozenset(access.tensor for root in every for access in accesses(root))
 
     found: frozenset[str] = op.memo("read params", find)
     return found
