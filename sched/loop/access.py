@@ -15,6 +15,7 @@ from ...algo.tensor_expr.build import conjuncts, sub
 from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, indices_of, walk
 from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
+from .names import stem_and_part
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def groups(kernel: Kernel) -> list[Group]:
         last = found[-1][0] if found else None
         turns = (last and last.turn, stage.turn)
         if last is not None and (
-            stem(last.name) == stem(stage.name) != stage.name
+            stem_and_part(last.name)[0] == stem_and_part(stage.name)[0] != stage.name
             or (turns[0] and turns[1] and turns[0].fold == turns[1].fold)
         ):
             found[-1].append(stage)
@@ -189,13 +190,7 @@ def groups(kernel: Kernel) -> list[Group]:
 
 def _name(stages: Sequence[Stage]) -> str:
     turn = stages[0].turn
-    return stem(stages[0].name) if turn is None else turn.fold
-
-
-def stem(name: str) -> str:
-    """`C` of `C.init`, `C.update` and `C.final`."""
-    head, _, last = name.rpartition(".")
-    return head if head and last in ("init", "update", "final") else name
+    return stem_and_part(stages[0].name)[0] if turn is None else turn.fold
 
 
 def _int(expr: Expr) -> int:

@@ -13,6 +13,7 @@ from ...algo.tensor_expr.expr import Expr, Index
 from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
 from ...algo.tensor_expr.skew import loop_names
+from .names import stem_and_part
 from .nest import Buffer, Leaf, Loop, Nest, Stmt, Tree
 from .storage import place
 from .tree import seq
@@ -60,10 +61,8 @@ def _owner(stages: Sequence[Stage], own: set[str]) -> tuple[str, Stage]:
     whose = next((stage for stage in stages if stage.tensor in own), stages[0])
     if len(stages) > 1 and whose.turn is not None:
         return whose.turn.fold, whose
-    stem, _, part = whose.name.rpartition(".")
-    several = len(stages) > 1
-    reduces = part == "update" or (several and part in ("init", "final"))
-    return (stem if reduces else whose.name), whose
+    stem, part = stem_and_part(whose.name)
+    return (stem if part == "update" or len(stages) > 1 else whose.name), whose
 
 
 def statement(stage: Stage) -> Stmt:

@@ -34,11 +34,10 @@ from ...algo.tensor_expr.folds import Member
 from ...algo.tensor_expr.op import Kernel, Tensor
 from ...algo.tensor_expr.op import Stage as KernelStage
 from ...algo.tensor_expr.stages import kernel
-from .initial import initial, statement
-from .names import index_of
-from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
-from .rfactor_fold import Factored
-from .tree import around_stmt, edit, remove, seq
+from .factored import Factored, Parts
+from .initial import initial
+from .names import index_of, stem_and_part
+from .nest import Leaf, Loop, Seq, Tree
 
 
 def block_of(fold: Factored) -> tuple[Range, int] | None:
@@ -54,20 +53,35 @@ def block_of(fold: Factored) -> tuple[Range, int] | None:
     return None
 
 
-@dataclass(frozen=True)
-class Lifted:
-    """The stages of a lift for the blocks of one reduction.
+def lift_of(fold: Factored, parts: Parts, block: tuple[Range, int]) -> Lift:
+    """The lift of a fold, for its blocks."""
+    members, lift = fold.joint.members, fold.joint.fold.lift
+    assert lift is not None
+    params = {p.name: m for p, m in zip(lift.params, members, strict=True)}
+    results = dict(zip(lift.returns, members, strict=True))
+    inner = kernel(check(lift), {name: member.acc for name, member in params.items()})
+    return Lift(fold, parts.dim, parts.mark, block, inner, params, results)
 
-    `dim` is the index of the block; `shared` the ranges that all components have.
+
+@dataclass(frozen=True)
+class Lift:
+    """A lift, whose kernel is `inner`, in place of the updates of one reduction.
+
+    `dim` is the index of the block; `params` and `results` say which component each of the lift's
+    parameters and returned tensors is.
     """
 
     fold: Factored
     dim: str
     mark: str
     block: tuple[Range, int]
+    inner: Kernel
+    params: Mapping[str, Member]
+    results: Mapping[str, Member]
 
     @property
     def shared(self) -> tuple[Range, ...]:
+        """The ranges that all components have."""
         members = self.fold.joint.members
         return tuple(r for r in members[0].ranges if all(r in m.ranges for m in members))
 
@@ -77,86 +91,93 @@ class Lifted:
 
     def made(self) -> tuple[list[KernelStage], dict[str, Tensor], Tree]:
         """The stages, the tensors that they need, and their loops inside one block."""
-        fold, joint = self.fold, self.fold.joint
-        lift = joint.fold.lift
-        assert lift is not None
-        checked = check(lift)
-        params = {p.name: m for p, m in zip(lift.params, joint.members, strict=True)}
-        types = {name: member.acc for name, member in params.items()}
-        inner = kernel(checked, types)
-        results = dict(zip(lift.returns, joint.members, strict=True))
-        sizes = self._sizes(inner, params, results)
-        blocks = {inner.tensors[name].shape[0] for name in params}
-        taken = {self.dim, *(r.index for m in joint.members for r in m.ranges)}
-        taken |= {r.index for r in joint.reduced}
-        names: dict[str, str] = {}
-        for stage in inner.stages:
-            for r in stage.ranges:
-                fresh = r.index
-                while fresh in taken:
-                    fresh += "_"
-                names.setdefault(r.index, fresh)
-        tensors: dict[str, Tensor] = {}
-        prefix = f"{joint.name}{self.mark}"
-        stems = {name: f"{m.stem}{self.mark}" for name, m in results.items()}
-        for name, tensor in inner.tensors.items():
-            if name in params:
-                continue
-            if name in results:
-                if tensor.dtype is not results[name].acc:
-                    raise self._refuse(
-                        f"gives {name} as {tensor.dtype}, and it is combined in {results[name].acc}"
-                    )
-                continue
-            shape = tuple(substitute(e, sizes) for e in tensor.shape)
-            around = tuple(r.hi for r in self.shared)
-            own = f"{prefix}.{name}"
-            tensors[own] = Tensor(own, tensor.dtype, (fold.extent, *around, *shape), "temp")
+        sizes, names = self._sizes(), self._names()
+        tensors = self._tensors(sizes)
         renamed: dict[Expr, Expr] = {Index(old): Index(new) for old, new in names.items()}
 
         def moved(expr: Expr) -> Expr:
-            def rule(item: Expr) -> Expr:
-                if not isinstance(item, Access):
-                    return item
-                return self._cell(item, params, results, prefix)
+            return transform(
+                substitute(expr, sizes | renamed),
+                lambda item: self._cell(item) if isinstance(item, Access) else item,
+            )
 
-            return transform(substitute(expr, sizes | renamed), rule)
+        called = {stage.name: self._called(stage.name) for stage in self.inner.stages}
+        stages = [
+            self._stage(stage, called[stage.name], names, moved) for stage in self.inner.stages
+        ]
+        return stages, tensors, _renamed(initial(self.inner).tree, called, renamed)
 
-        stages: list[KernelStage] = []
-        called: dict[str, str] = {}
-        for stage in inner.stages:
-            if stage.turn is not None or stage.loops:
-                raise self._refuse(
-                    "reduces by a user's reducer or has skewed loops; it may use sum, prod, max "
-                    "and min only"
-                )
-            head, _, part = stage.name.rpartition(".")
-            stem = head if part in ("init", "update", "final") and head else stage.name
-            owner = stems.get(stem, f"{prefix}.{stem}")
-            called[stage.name] = owner if stem == stage.name else f"{owner}.{part}"
-            ranges = tuple(Range(names[r.index], moved(r.lo), moved(r.hi)) for r in stage.ranges)
-            where = None if stage.where is None else moved(stage.where)
-            if sizes_of([stage.value]):
-                used = sizes_of([stage.value])[0]
-                raise self._refuse(f"uses size {used} as a value; the last block may be shorter")
-            for r in stage.ranges:
-                if r.hi in blocks:
-                    for guard in self._guards(Index(names[r.index])):
-                        where = both(where, guard)
-            cell = moved(Access(stage.tensor, stage.lhs))
-            assert isinstance(cell, Access)
-            stages.append(
-                KernelStage(
-                    called[stage.name], cell.tensor, (self._along, *self.shared, *ranges), where,
-                    cell.indices, moved(stage.value), stage.reducer, self.fold.stages[0].loc,
-                )
-            )  # fmt: skip
-        tree = _renamed(initial(inner).tree, called, renamed, self.mark)
-        return stages, tensors, tree
+    def _names(self) -> dict[str, str]:
+        """The names that the lift's indices have here."""
+        joint = self.fold.joint
+        taken = {self.dim, *(r.index for m in joint.members for r in m.ranges)}
+        taken |= {r.index for r in joint.reduced}
+        names: dict[str, str] = {}
+        for r in (r for stage in self.inner.stages for r in stage.ranges):
+            fresh = r.index
+            while fresh in taken:
+                fresh += "_"
+            names.setdefault(r.index, fresh)
+        return names
 
     @property
-    def _along(self) -> Range:
-        return Range(self.dim, const(0), self.fold.extent)
+    def _prefix(self) -> str:
+        """What the names of the lift's temporaries begin with."""
+        return f"{self.fold.joint.name}{self.mark}"
+
+    def _tensors(self, sizes: Mapping[Expr, Expr]) -> dict[str, Tensor]:
+        """The temporaries of the lift, for every block and what all components have."""
+        around = tuple(r.hi for r in self.shared)
+        found: dict[str, Tensor] = {}
+        for name, tensor in self.inner.tensors.items():
+            result = self.results.get(name)
+            if result is not None and tensor.dtype is not result.acc:
+                raise self._refuse(
+                    f"gives {name} as {tensor.dtype}, and it is combined in {result.acc}"
+                )
+            if result is None and name not in self.params:
+                shape = tuple(substitute(e, sizes) for e in tensor.shape)
+                own = f"{self._prefix}.{name}"
+                whole = (self.fold.extent, *around, *shape)
+                found[own] = Tensor(own, tensor.dtype, whole, "temp")
+        return found
+
+    def _called(self, name: str) -> str:
+        """What a stage of the lift is called here."""
+        stem, part = stem_and_part(name)
+        result = self.results.get(stem)
+        owner = f"{self._prefix}.{stem}" if result is None else f"{result.stem}{self.mark}"
+        return f"{owner}.{part}" if part else owner
+
+    def _stage(
+        self,
+        stage: KernelStage,
+        name: str,
+        names: Mapping[str, str],
+        moved: Callable[[Expr], Expr],
+    ) -> KernelStage:
+        """A stage of the lift, for every block."""
+        if stage.turn is not None or stage.loops:
+            raise self._refuse(
+                "reduces by a user's reducer or has skewed loops; it may use sum, prod, max "
+                "and min only"
+            )
+        used = sizes_of([stage.value])
+        if used:
+            raise self._refuse(f"uses size {used[0]} as a value; the last block may be shorter")
+        ranges = tuple(Range(names[r.index], moved(r.lo), moved(r.hi)) for r in stage.ranges)
+        where = None if stage.where is None else moved(stage.where)
+        blocks = {self.inner.tensors[name].shape[0] for name in self.params}
+        for r in stage.ranges:
+            for guard in self._guards(Index(names[r.index])) if r.hi in blocks else ():
+                where = both(where, guard)
+        cell = moved(Access(stage.tensor, stage.lhs))
+        assert isinstance(cell, Access)
+        along = Range(self.dim, const(0), self.fold.extent)
+        return KernelStage(
+            name, cell.tensor, (along, *self.shared, *ranges), where,
+            cell.indices, moved(stage.value), stage.reducer, self.fold.stages[0].loc,
+        )  # fmt: skip
 
     def at(self, k: Expr) -> Expr:
         """The instance of the reduction at position `k` of a block."""
@@ -172,16 +193,14 @@ class Lifted:
         found += self.fold.joint.conditions
         return [normalize(substitute(c, j)) for c in found for c in conjuncts(c)]
 
-    def _sizes(
-        self, inner: Kernel, params: Mapping[str, Member], results: Mapping[str, Member]
-    ) -> dict[Expr, Expr]:
+    def _sizes(self) -> dict[Expr, Expr]:
         """What the sizes of the lift are here."""
         _, size = self.block
         sizes: dict[Expr, Expr] = {}
-        for found, ahead in ((params, 1), (results, 0)):
+        for found, ahead in ((self.params, 1), (self.results, 0)):
             for name, member in found.items():
                 rest = [r for r in member.ranges if r not in self.shared]
-                shape = inner.tensors[name].shape
+                shape = self.inner.tensors[name].shape
                 if len(shape) != ahead + len(rest):
                     raise self._refuse(
                         f"has {name} of {len(shape)} dimensions, and {member.stem} needs "
@@ -193,133 +212,42 @@ class Lifted:
                         raise self._refuse(f"has {name} of other sizes than {member.stem}")
         return sizes
 
-    def _cell(
-        self,
-        item: Access,
-        params: Mapping[str, Member],
-        results: Mapping[str, Member],
-        prefix: str,
-    ) -> Expr:
+    def _cell(self, item: Access) -> Expr:
         """What an access of the lift is here."""
-        if item.tensor in params:
-            member, (k, *rest) = params[item.tensor], item.indices
+        if item.tensor in self.params:
+            member, (k, *rest) = self.params[item.tensor], item.indices
             if not isinstance(k, Index):
                 raise self._refuse(f"reads {item.tensor} at other places than its bare index")
             values = self._rest(member, tuple(rest))
             values[Index(self.block[0].index)] = self.at(k)
             return substitute(member.body, values)
-        if item.tensor in results:
-            member = results[item.tensor]
+        if item.tensor in self.results:
+            member = self.results[item.tensor]
             values = self._rest(member, item.indices)
             place = tuple(substitute(e, values) for e in member.place)
             return Access(f"{member.stem}{self.mark}", (Index(self.dim), *place))
         around = tuple(Index(r.index) for r in self.shared)
-        return Access(f"{prefix}.{item.tensor}", (Index(self.dim), *around, *item.indices))
+        return Access(f"{self._prefix}.{item.tensor}", (Index(self.dim), *around, *item.indices))
 
     def _rest(self, member: Member, indices: tuple[Expr, ...]) -> dict[Expr, Expr]:
         rest = [r for r in member.ranges if r not in self.shared]
         return {Index(r.index): e for r, e in zip(rest, indices, strict=True)}
 
 
-def _by_stem(tree: Tree) -> list[tuple[str, Tree]]:
-    """The parts of a tree, those of one reduction together, and what their loops are called by."""
-    found: list[tuple[str, list[Tree]]] = []
-    for item in tree.parts if isinstance(tree, Seq) else (tree,):
-        name = list(leaves(item))[-1]
-        stem, _, part = name.rpartition(".")
-        stem = stem if part in ("init", "update", "final") else name
-        if found and found[-1][0] == stem:
-            found[-1][1].append(item)
-        else:
-            found.append((stem, [item]))
-    return [(stem, seq(items)) for stem, items in found]
-
-
-def _renamed(tree: Tree, called: Mapping[str, str], names: Mapping[Expr, Expr], mark: str) -> Tree:
+def _renamed(tree: Tree, called: Mapping[str, str], names: Mapping[Expr, Expr]) -> Tree:
     """The loops of the lift under the names that its stages have here."""
     match tree:
         case Leaf(stmt):
             return Leaf(called[stmt])
         case Seq(parts):
-            return Seq(tuple(_renamed(part, called, names, mark) for part in parts))
+            return Seq(tuple(_renamed(part, called, names) for part in parts))
         case Loop():
             values = {called[n]: substitute(v, names) for n, v in tree.values.items()}
             first = next(iter(values))
-            stem, _, part = first.rpartition(".")
-            owner = stem if part in ("init", "update", "final") else first
-            index = tree.name.rpartition(".")[2]
+            owner, part = stem_and_part(first)
+            index = index_of(tree.name)
             alone = f"{first}.{index}" if len(values) == 1 and part != "update" else None
             name = alone or f"{owner}.{index}"
             return replace(tree, name=name, values=values,
-                           body=_renamed(tree.body, called, names, mark))  # fmt: skip
+                           body=_renamed(tree.body, called, names))  # fmt: skip
     raise TypeError(f"no tree: {tree!r}")
-
-
-def lifted(fold: Factored, block: tuple[Range, int], apart: bool) -> Nest:
-    """The nest in which the lift makes the partial results of every block.
-
-    They are combined in the same iteration, or `apart`, in a loop of its own after all.
-    """
-    nest, parts = fold.nest, fold.parts()
-    one = Lifted(fold, parts.dim, parts.mark, block)
-    new, tensors, own = one.made()
-    parts.tensors.update(tensors)
-    kernel = fold.kernel(parts, [*new, *parts.last])
-    gone = {s.name for s in fold.updates}
-    stmts = {name: stmt for name, stmt in nest.stmts.items() if name not in gone}
-    stmts |= {s.name: statement(s) for s in (*new, *parts.last)}
-    outer, _ = fold.around()
-    deepest = around_stmt(nest.tree, fold.widest.name)
-    shared = {r.index for r in one.shared}
-    inner = [
-        item
-        for item in deepest[len(outer) + 1 :]
-        if all(fold.widest.name in item.values and name in item.values for name in gone)
-        and fold.is_free(item)
-    ]
-    main = fold.joint.members[0]
-    owner = fold.owners(parts)
-    values: dict[str, dict[str, Expr]] = {}
-    for item in (*outer, *inner):
-        of_lift = dict.fromkeys((s.name for s in new), fold.follow(main, item))
-        values[item.name] = of_lift | {n: fold.follow(m, item) for n, m in owner.items()}
-    here = add(Index(parts.dim), fold.origin)
-    taken = {item.name for item in loops(nest.tree)}
-
-    def wrapped(tree: Tree, stem: str) -> Tree:
-        """A part in loops over the output's indices that are inside the block."""
-        names = list(leaves(tree))
-        known = [values[item.name][names[0]] for item in (*outer, *inner)]
-        for d in reversed(fold.shared_dims(stmts[names[0]], [*known, Index(parts.dim)])):
-            tree = Loop(f"{stem}.{d}", dict.fromkeys(names, Index(d)), tree)
-        for item in reversed(inner):
-            name = f"{stem}.{index_of(item.name)}"
-            while name in taken:
-                name += "_"
-            taken.add(name)
-            mine = {n: values[item.name][n] for n in names}
-            tree = replace(item, name=name, values=mine, body=tree)
-        return tree
-
-    begun = [wrapped(part, stem) for stem, part in _by_stem(own)]
-    names = [s.name for s in parts.last]
-    rest = remove(fold.loop.body, gone)
-    body = [] if rest is None else [rest]
-    if not apart:
-        levels = [values[item.name] for item in (*outer, *inner)]
-        combine = fold.inner(stmts, parts, levels, sorted(shared))
-        begun.append(wrapped(combine, fold.joint.name))
-    inside = [s.name for s in new] + ([] if apart else names)
-    kept = {n: v for n, v in fold.loop.values.items() if n not in gone}
-    loop = replace(fold.loop, values=kept | dict.fromkeys(inside, here), body=seq([*body, *begun]))
-    ended: list[Tree] = []
-    if apart:
-        ended = [fold.combining(stmts, parts, [values[item.name] for item in outer])]
-
-    def enter(item: Loop) -> Tree:
-        mine = {n: v for n, v in item.values.items() if n not in gone} | values[item.name]
-        return replace(item, values=mine)
-
-    changes: dict[str, Callable[[Loop], Tree]] = {item.name: enter for item in outer}
-    changes[fold.loop.name] = lambda _: seq([loop, *ended])
-    return fold.with_buffers(kernel, stmts, edit(nest.tree, changes))

@@ -36,6 +36,12 @@ def origin(nest: Nest, name: str) -> str:
     return f"{base(folds[stem] + '.')[:-1]}.{index}" if stem in folds else base(name)
 
 
+def stem_and_part(stage: str) -> tuple[str, str]:
+    """`C` and `init` of `C.init`; a stage that is no part of a reduction has the part ""."""
+    stem, _, part = stage.rpartition(".")
+    return (stem, part) if stem and part in ("init", "update", "final") else (stage, "")
+
+
 def index_of(name: str) -> str:
     """The last component of a loop's name."""
     return name.rpartition(".")[2]

@@ -20,13 +20,15 @@ from ...algo.tensor_expr.op import Kernel, Stage, Tensor
 from .arguments import NewName
 from .carried import check_dependence
 from .dependences import dependences
+from .factored import Factored, folds_over
 from .initial import statement
-from .lift import block_of, lifted
+from .lift import block_of
 from .names import find_loop, fresh, index_of, prefix, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
 from .relations import agree, differ
-from .rfactor_fold import Factored, folds_over
+from .rfactor_fold import accumulated
+from .rfactor_lift import lifted
 from .storage import in_coordinates, repeats
 from .tree import around_stmt, seq
 from .validate import check_storage
@@ -154,7 +156,7 @@ class Rfactor(Primitive):
         if fold is not None:
             block = block_of(fold)
             apart = self.into is not None
-            return fold.apply() if block is None else lifted(fold, block, apart)
+            return accumulated(fold) if block is None else lifted(fold, block, apart)
         update = self._update(nest, loop)
         init = self._init(nest, update)
         origin, extent = self._extent(nest, update, loop)
