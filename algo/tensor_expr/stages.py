@@ -7,17 +7,15 @@ becomes a temporary of its own (`y_sum`); equal ones are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..dtypes import DType, bool_, i64
-from ..errors import UnsupportedError
 from ..location import Loc
-from . import affine
 from .affine import is_affine
-from .build import both, compare, conjuncts, const, sub
+from .build import both, compare, conjuncts, const
 from .common import Common
-from .domains import closure, counterexample, largest, within
+from .domains import closure
 from .expr import (
     Access,
     Call,
@@ -27,8 +25,6 @@ from .expr import (
     Index,
     Range,
     Reduce,
-    Size,
-    children,
     indices_of,
     rebuild,
     substitute,
@@ -36,9 +32,11 @@ from .expr import (
 )
 from .fold_stages import end, loops, start, updates
 from .folds import Joint, Member, Part, folded, is_joint, order, part_of, uncast
+from .guarded import Scope, guarded_children, own_reduction
 from .joined import parts
-from .op import Checked, Equation, Kernel, Stage, Tensor, Turn
+from .op import Checked, Equation, Kernel, Stage, Turn
 from .reducers import EXTREMES, REDUCERS
+from .tensors import Tensors
 from .types import (
     cast,
     dtype_of,
@@ -48,7 +46,7 @@ from .types import (
     infer,
     typed_rhs,
 )
-from .uses import holding, map_exprs
+from .uses import map_exprs
 
 
 def kernel(
@@ -58,15 +56,8 @@ def kernel(
 
     Inputs without a type are f32 (i64 where they index).
     """
-    return _Maker(checked, infer(checked, dtypes), dict(sizes or {})).run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """Where an expression stands: the ranges of the indices around it and what holds there."""
-
-    ranges: Mapping[str, Range]
-    guards: tuple[Expr, ...]
+    env, bound = infer(checked, dtypes), dict(sizes or {})
+    return _Maker(checked, env, bound, Tensors(env, bound)).run()
 
 
 @dataclass(slots=True)
@@ -74,7 +65,7 @@ class _Maker:
     checked: Checked
     env: dict[str, DType]
     sizes: dict[str, int]
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    tensors: Tensors
     stages: list[Stage] = field(default_factory=list)
     shared: dict[object, Access] = field(default_factory=dict)
     loc: Loc | None = None
@@ -86,7 +77,7 @@ class _Maker:
         inputs = {p.name for p in op.params}
         for name, shape in self.checked.shapes.items():
             role = "input" if name in inputs else "output" if name in op.returns else "temp"
-            self.tensors[name] = Tensor(name, self.env[name], self._extents(shape), role)
+            self.tensors.declare(name, self.env[name], shape, role)
         count: dict[str, int] = {}
         for eq in self.checked.equations:
             count[eq.tensor] = count.get(eq.tensor, 0) + 1
@@ -102,7 +93,9 @@ class _Maker:
             if is_joint(first.rhs):
                 stages += self._joint(steps[0].equation)
                 continue
-            equations = [map_exprs(self.checked.equations[s.equation], self._bound) for s in steps]
+            equations = [
+                map_exprs(self.checked.equations[s.equation], self.tensors.bound) for s in steps
+            ]
             self.common = Common({eq.tensor for eq in equations} if steps[0].carries else set())
             for n, (step, eq) in enumerate(zip(steps, equations, strict=True)):
                 below = steps[n + 1].joined if n + 1 < len(steps) else 0
@@ -112,42 +105,31 @@ class _Maker:
                 self.common.leave(self.stages)
                 self.stages = []
             stages += self.common.stages
-        return Kernel(self.checked, self.tensors, tuple(stages), self.sizes)
-
-    def _bound(self, expr: Expr) -> Expr:
-        if not self.sizes:
-            return expr
-        values: dict[Expr, Expr] = {Size(n): const(v) for n, v in self.sizes.items()}
-        return affine.normalize(substitute(expr, values))
-
-    def _extents(self, shape: Iterable[Expr]) -> tuple[Expr, ...]:
-        bound = (self._bound(extent) for extent in shape)
-        return tuple(const(max(0, int(e.value))) if isinstance(e, Const) else e for e in bound)
+        return Kernel(self.checked, self.tensors.declared, tuple(stages), self.sizes)
 
     def _equation(self, eq: Equation) -> None:
         ranges = {r.index: r for r in eq.ranges}
         lhs = tuple(elaborate_index(i, self.env) for i in eq.lhs)
         where = None if eq.where is None else elaborate_condition(eq.where, self.env)
         rhs = elaborate(eq.rhs, self.env)
-        scope = _Scope(ranges, tuple(conjuncts(where)))
+        scope = Scope(ranges, tuple(conjuncts(where)))
         if eq.reducer is not None:
             self._accumulation(eq, lhs, rhs, scope)
             return
-        own = self._own_reduction(rhs, scope)
-        if own is None:
+        written = own_reduction(rhs, scope)
+        if written is None:
             value = cast(self._hoist(rhs, scope), self.env[eq.tensor], self.env)
             self._stage(self.base, eq.tensor, eq.ranges, where, lhs, value)
             return
-        written, alone = own
         reduction = self._scalar(written, scope)
-        acc = self._accumulator_type(reduction)
+        acc = dtype_of(reduction, self.env)
         body = self._hoist_inside(reduction, scope)
-        if alone and acc is self.env[eq.tensor]:
+        if rhs is written and acc is self.env[eq.tensor]:
             target, place = eq.tensor, lhs
             init_where = where
         else:
             target, init_where = f"{self.base}.acc", None
-            place = self._temporary(target, acc, list(ranges), ranges)
+            place = self.tensors.temporary(target, acc, list(ranges), ranges)
             self.common.own(target)
         self._reduce(self.base, target, place, eq.ranges, reduction, body, acc, scope, init_where)
         if target != eq.tensor:
@@ -164,18 +146,18 @@ class _Maker:
         if part.number > 0:
             return []  # they are there with those of the first
         every = self.checked.equations[number : number + len(part.fold.combine)]
-        members = [map_exprs(eq, self._bound) for eq in every]
+        members = [map_exprs(eq, self.tensors.bound) for eq in every]
         self.common, self.loc = Common(set()), self.checked.op.location(number)
         made: list[Member] = []
         reduces = [uncast(typed_rhs(eq, self.env)) for eq in members]
         for eq, reduce in zip(members, reduces, strict=True):
-            self.base, acc = eq.tensor, self._accumulator_type(reduce)
+            self.base, acc = eq.tensor, dtype_of(reduce, self.env)
             ranges = {r.index: r for r in eq.ranges}
-            body = self._hoist_inside(reduce, _Scope(ranges, ()))
+            body = self._hoist_inside(reduce, Scope(ranges, ()))
             target, place = eq.tensor, eq.lhs
             if acc is not self.env[eq.tensor]:
                 target = f"{eq.tensor}.acc"
-                place = self._temporary(target, acc, list(ranges), ranges)
+                place = self.tensors.temporary(target, acc, list(ranges), ranges)
             made.append(Member(eq.tensor, target, place, eq.ranges, acc, body))
         first = reduces[0]
         conditions = tuple(conjuncts(first.where))
@@ -199,8 +181,8 @@ class _Maker:
         for n in order(joint.fold)[1]:
             member = joint.members[n]
             ranges = {r.index: r for r in (*member.ranges, *joint.reduced)}
-            name = self._unique(f"{member.stem}.new")
-            place = self._temporary(name, member.acc, list(ranges), ranges)
+            name = self.tensors.unique(f"{member.stem}.new")
+            place = self.tensors.temporary(name, member.acc, list(ranges), ranges)
             self.common.beside(name, member.tensor)
             kept[n] = Access(name, place)
         for w in (*start(joint), *updates(joint, kept)):
@@ -215,7 +197,7 @@ class _Maker:
         reduction: Reduce,
         body: Expr,
         acc: DType,
-        scope: _Scope,
+        scope: Scope,
         where: Expr | None = None,
     ) -> None:
         """The stages of a reduction up to its last update; `where` says which cells there are."""
@@ -228,12 +210,12 @@ class _Maker:
         self._stage(f"{stem}.init", target, ranges, where, place, identity)
         self._update(f"{stem}.update", target, place, reduction, body, acc, scope)
 
-    def _accumulation(self, eq: Equation, lhs: tuple[Expr, ...], rhs: Expr, scope: _Scope) -> None:
+    def _accumulation(self, eq: Equation, lhs: tuple[Expr, ...], rhs: Expr, scope: Scope) -> None:
         assert eq.reducer is not None
         reducer, dtype = REDUCERS[eq.reducer], self.env[eq.tensor]
         acc = reducer.accumulator(dtype)
         body = cast(self._hoist(rhs, scope), acc, self.env)
-        shape = self.tensors[eq.tensor].shape
+        shape = self.tensors.declared[eq.tensor].shape
         taken = {Index(name) for name in scope.ranges}
         names = _fresh(lhs, taken, len(shape))
         every = tuple(Range(n, const(0), e) for n, e in zip(names, shape, strict=True))
@@ -241,7 +223,7 @@ class _Maker:
         target = eq.tensor
         if acc is not dtype:
             target = f"{self.base}.acc"
-            self._declare(target, acc, shape)
+            self.tensors.declare(target, acc, shape)
         self._stage(
             f"{self.base}.init", target, every, None, cell, Const(reducer.identity(acc), acc)
         )
@@ -259,7 +241,7 @@ class _Maker:
         reduction: Reduce,
         body: Expr,
         acc: DType,
-        scope: _Scope,
+        scope: Scope,
     ) -> None:
         """for all instances where the conditions hold: target[place] = combine(.., body)."""
         ranges = (*scope.ranges.values(), *reduction.ranges)
@@ -273,43 +255,13 @@ class _Maker:
             body = Call("where", (condition, body, identity))
         self._stage(name, target, ranges, where, place, body, reduction.reducer)
 
-    def _own_reduction(self, rhs: Expr, scope: _Scope) -> tuple[Reduce, bool] | None:
-        """The only reduction of a right side if it has all the equation's indices; is it alone?"""
-        found = list(dict.fromkeys(self._outermost(rhs, scope.guards)))
-        if len(found) != 1:
-            return None
-        reduction, guards = found[0]
-        if guards != scope.guards or set(indices_of(reduction)) != set(scope.ranges):
-            return None
-        return reduction, rhs is reduction
-
-    def _outermost(
-        self, expr: Expr, guards: tuple[Expr, ...]
-    ) -> list[tuple[Reduce, tuple[Expr, ...]]]:
-        """The reductions of an expression that are inside no other, with the guards they have."""
-        out: list[tuple[Reduce, tuple[Expr, ...]]] = []
-        holders = holding(expr)
-        stack = [(expr, guards)] if holders else []
-        seen: set[tuple[Expr, tuple[Expr, ...]]] = set()
-        while stack:
-            item = stack.pop()
-            if item in seen:
-                continue
-            seen.add(item)
-            node, held = item
-            if isinstance(node, Reduce):
-                out.append((node, held))
-                continue
-            stack.extend(c for c in reversed(_guarded_children(node, held)) if c[0] in holders)
-        return out
-
-    def _hoist_inside(self, reduction: Reduce, scope: _Scope) -> Expr:
+    def _hoist_inside(self, reduction: Reduce, scope: Scope) -> Expr:
         """The body of a reduction with the reductions inside it made temporaries."""
         inner = {**scope.ranges, **{r.index: r for r in reduction.ranges}}
         guards = scope.guards + tuple(conjuncts(reduction.where))
-        return self._hoist(reduction.body, _Scope(inner, guards))
+        return self._hoist(reduction.body, Scope(inner, guards))
 
-    def _hoist(self, expr: Expr, scope: _Scope) -> Expr:
+    def _hoist(self, expr: Expr, scope: Scope) -> Expr:
         """The expression with every reduction in it made a temporary, read in its place."""
         if not any(isinstance(item, Reduce) for item in walk(expr)):
             return expr
@@ -319,12 +271,12 @@ class _Maker:
             cond = self._hoist(expr.args[0], scope)  # a guard of the branches, so it comes first
             expr = Call("where", (cond, *expr.args[1:]))
         parts = [
-            self._hoist(child, _Scope(scope.ranges, guards))
-            for child, guards in _guarded_children(expr, scope.guards)
+            self._hoist(child, Scope(scope.ranges, guards))
+            for child, guards in guarded_children(expr, scope.guards)
         ]
         return rebuild(expr, tuple(parts))
 
-    def _reduction(self, reduction: Reduce, scope: _Scope) -> Expr:
+    def _reduction(self, reduction: Reduce, scope: Scope) -> Expr:
         bound = set(reduction.indices)
         mentioned = [*indices_of(reduction), *(i for g in scope.guards for i in indices_of(g))]
         free = closure([i for i in mentioned if i not in bound], scope.ranges)
@@ -333,19 +285,19 @@ class _Maker:
         key = (reduction, scope.guards, tuple(ranges.values()))
         if key in self.shared:
             return self.shared[key]
-        narrowed = _Scope(ranges, scope.guards)
+        narrowed = Scope(ranges, scope.guards)
         name = f"{self.base.partition('.')[0]}_{reduction.reducer}"
         reduction = self._scalar(reduction, narrowed)
         body = self._hoist_inside(reduction, narrowed)
-        acc = self._accumulator_type(reduction)
-        name = self._unique(name)
-        place = self._temporary(name, acc, outer, ranges)
+        acc = dtype_of(reduction, self.env)
+        name = self.tensors.unique(name)
+        place = self.tensors.temporary(name, acc, outer, ranges)
         self.common.temporary(name, (reduction, *scope.guards))
         self._reduce(name, name, place, tuple(ranges.values()), reduction, body, acc, narrowed)
         self.shared[key] = Access(name, place)
         return self.shared[key]
 
-    def _scalar(self, reduction: Reduce, scope: _Scope) -> Reduce:
+    def _scalar(self, reduction: Reduce, scope: Scope) -> Reduce:
         """An argmax as a reduction of indices, over those at which the value is the greatest.
 
         The greatest value is a temporary before it. A value that is computed is stored first, so
@@ -357,7 +309,7 @@ class _Maker:
         value = self._hoist_inside(reduction, scope)
         if not isinstance(value, Access):
             inner = {**scope.ranges, **{r.index: r for r in ranges}}
-            value = self._stored(value, _Scope(inner, scope.guards + tuple(conjuncts(where))))
+            value = self._stored(value, Scope(inner, scope.guards + tuple(conjuncts(where))))
         dtype = self.env[value.tensor]
         extreme = Reduce(EXTREMES[reduction.reducer], (index,), value, ranges, where, dtype)
         attains = compare("eq", value, self._reduction(extreme, scope))
@@ -367,7 +319,7 @@ class _Maker:
         body = Call("where", (attains, Index(index), none))
         return Reduce("min", (index,), body, ranges, where, i64)
 
-    def _stored(self, value: Expr, scope: _Scope) -> Access:
+    def _stored(self, value: Expr, scope: Scope) -> Access:
         """A temporary that holds a value for all instances of a scope on which it depends."""
         mentioned = [*indices_of(value), *(i for g in scope.guards for i in indices_of(g))]
         free = closure(list(dict.fromkeys(mentioned)), scope.ranges)
@@ -381,53 +333,11 @@ class _Maker:
                 where = both(where, condition)
             else:
                 value = Call("where", (condition, value, nothing))
-        name = self._unique(f"{self.base.partition('.')[0]}_value")
-        place = self._temporary(name, dtype, outer, ranges)
+        name = self.tensors.unique(f"{self.base.partition('.')[0]}_value")
+        place = self.tensors.temporary(name, dtype, outer, ranges)
         self.common.temporary(name, (value,))
         self._stage(name, name, tuple(ranges.values()), where, place, value)
         return Access(name, place)
-
-    def _accumulator_type(self, reduction: Reduce) -> DType:
-        return dtype_of(reduction, self.env)
-
-    def _temporary(
-        self, name: str, dtype: DType, outer: list[str], ranges: Mapping[str, Range]
-    ) -> tuple[Expr, ...]:
-        """Declares a tensor with an element for every instance of `outer`; where each one lies."""
-        place: list[Expr] = []
-        shape: list[Expr] = []
-        for index in outer:
-            r = ranges[index]
-            dims = closure([index], ranges)
-            origin: Expr = const(0)
-            inside = within(ranges[d] for d in dims)
-            if counterexample(dims, inside, [compare("le", const(0), r.lo)]) is not None:
-                origin = r.lo
-            at = sub(Index(index), origin)
-            end = sub(r.hi, origin)
-            if indices_of(end) or indices_of(origin):
-                top = largest(dims, at, inside)
-                if top is None:
-                    raise UnsupportedError(
-                        f"a temporary over {index} has no extent that is one formula; "
-                        f"give {index} a simpler range"
-                    )
-                end = affine.normalize(Call("add", (top, const(1))))
-            place.append(affine.normalize(at))
-            shape.append(affine.normalize(end))
-        self._declare(name, dtype, tuple(shape))
-        return tuple(place)
-
-    def _declare(self, name: str, dtype: DType, shape: tuple[Expr, ...]) -> None:
-        self.tensors[name] = Tensor(name, dtype, self._extents(shape), "temp")
-        self.env[name] = dtype
-
-    def _unique(self, name: str) -> str:
-        n, found = 1, name
-        while found in self.tensors:
-            n += 1
-            found = f"{name}_{n}"
-        return found
 
     def _stage(
         self,
@@ -457,18 +367,6 @@ class _Maker:
                 self.common.loops(ranges), turn,
             )
         )  # fmt: skip
-
-
-def _guarded_children(expr: Expr, guards: tuple[Expr, ...]) -> list[tuple[Expr, tuple[Expr, ...]]]:
-    """The children, and what holds where each is evaluated."""
-    match expr:
-        case Call("where", (cond, yes, no)):
-            return [
-                (cond, guards),
-                (yes, guards + tuple(conjuncts(cond))),
-                (no, (*guards, Call("not", (cond,)))),
-            ]
-    return [(child, guards) for child in children(expr)]
 
 
 def _replaced(expr: Expr, reduction: Reduce, by: Expr) -> Expr:
