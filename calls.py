@@ -17,6 +17,7 @@ from .algo.location import caller
 from .algo.tensor_expr.fold_terms import Reducer
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
+from .algo.tensor_expr.refusing import error
 from .algo.tensor_expr.settle import needs, settled_on
 from .algo.tensor_expr.trace import trace
 from .arguments import arguments, in_order
@@ -81,6 +82,9 @@ def op(
     if definition is None:
         return lambda function: op(function, name=name, returns=returns)
     if isinstance(definition, str):
+        for given, reducer in (reducers or {}).items():
+            if not isinstance(reducer, Reducer):
+                raise error(f"reducers= has {reducer!r} for {given}; expected dt.reducer(...)")
         folds = {name: reducer.fold.called(name) for name, reducer in (reducers or {}).items()}
         made = parse(definition, name=name, returns=returns, loc=caller(), reducers=folds)
     else:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..algo.dtypes import DType, TensorType
 from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.components import components
 from ..algo.tensor_expr.expr import (
     Access,
     Const,
@@ -67,7 +68,7 @@ def assemble(
         for eq in map(single, c.equations())
     ]
     backward = needed(reusing(without_copies(backward, returns, extents)), returns)
-    equations = [*_forward(normal, backward, ties, saved), *backward]
+    equations = [*_in_order(_forward(normal, backward, ties, saved)), *backward]
     shapes = _shapes(op, checked, seeds, every, equations, saved)
     params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
@@ -175,6 +176,15 @@ def _forward(
         after = [eq for t in (*own_parts, tensor) for eq in ties.get(t, ())]
         out += [eq for eq in after if eq.tensor in wanted]
     return out
+
+
+def _in_order(equations: Sequence[Equation]) -> list[Equation]:
+    """Each tensor after those that it reads: what is saved may have opened a cycle of tensors."""
+    needs: dict[str, set[str]] = {}
+    for eq in equations:
+        needs.setdefault(eq.tensor, set()).update(a.tensor for a in reads(eq))
+    parts = components(list(needs), needs)
+    return [eq for part in parts for eq in equations if eq.tensor in part]
 
 
 def _params(

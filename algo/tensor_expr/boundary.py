@@ -86,6 +86,10 @@ def _total(access: Access, boundary: Boundary, extent: Extent, holds: Holds) -> 
         if starts and stops:
             indices.append(index)
             continue
+        if end is const(0):
+            raise OpError(
+                f"{print_expr(access)} has no element to give: dim {dim} of {tensor} has extent 0"
+            )
         if kind == "wrap":
             if not isinstance(end, Const):
                 raise NeedsSizes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ from .fold_laws import broken_law
 from .folds import Fold, Part
 from .functions import reduction
 from .op import Op
+from .refusing import error
 from .surface import is_name
-from .terms import Term, Value, error, to_expr
+from .terms import Term, Value, to_expr
 
 
 def reducer(
@@ -38,6 +40,8 @@ def reducer(
     several = isinstance(identity, tuple | list)
     items = tuple(identity) if several else (identity,)
     given = getattr(combine, "__name__", "")
+    if not callable(combine):
+        raise error(f"combine is {combine!r}; expected a function of two values, lambda a, b: ...")
     title = name or (given if is_name(given) else "fold")
     if not is_name(title):
         raise error(f"{title!r} cannot name a reducer; expected a name such as online")
@@ -54,6 +58,8 @@ def reducer(
         for letter in "ab"
     )
     a, b = (tuple(Value(Access(n, ())) for n in names) for names in (left, right))
+    if not _takes_two(combine):
+        raise error(f"{title}: combine takes the two values that it combines: lambda a, b: ...")
     result = combine(a, b) if several else combine(a[0], b[0])
     found = tuple(result) if several and isinstance(result, tuple | list) else (result,)
     if len(found) != count or (several and not isinstance(result, tuple | list)):
@@ -66,6 +72,16 @@ def reducer(
         made = with_lift(made, lift)
     checked(made)
     return Reducer(made)
+
+
+def _takes_two(combine: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(combine).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # a function of another language does not say
+    return True
 
 
 def with_lift(fold: Fold, lift: Any) -> Fold:

@@ -15,8 +15,9 @@ from .binding import OPEN
 from .expr import Call, Cast, Const, Index, Range, Reduce
 from .folds import Part
 from .operations import OPERATIONS
+from .refusing import error
 from .surface import typed
-from .terms import IndexTerm, Ranged, Term, Value, binary, error, to_dtype, to_expr
+from .terms import IndexTerm, Ranged, Term, Value, binary, to_dtype, to_expr
 
 _NOTHING: Any = object()
 

@@ -25,6 +25,7 @@ from .expr import (
     Index,
     Range,
     Reduce,
+    accesses,
     indices_of,
     rebuild,
     substitute,
@@ -253,6 +254,10 @@ class _Maker:
         identity = Const(REDUCERS[reduction.reducer].identity(acc), acc)
         for condition in reversed([c for c in conditions if not is_affine(c)]):
             body = Call("where", (condition, body, identity))
+            # An index read from an array may be out of range where nothing is added.
+            place = tuple(
+                Call("where", (condition, e, const(0))) if accesses(e) else e for e in place
+            )
         self._stage(name, target, ranges, where, place, body, reduction.reducer)
 
     def _hoist_inside(self, reduction: Reduce, scope: Scope) -> Expr:

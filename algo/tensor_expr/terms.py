@@ -7,27 +7,20 @@ comparison first and `a < i` would become `i > a`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import BY_NAME, DType, bool_, from_numpy
-from ..errors import DTypeError, OpError
-from ..location import caller
+from ..errors import DTypeError
 from .expr import Access, Call, Cast, Const, Expr, Index, Range, Size
-from .lexer import fail
 from .operations import FUNCTIONS, numpy_call, of_numpy
+from .refusing import Refusing, error
 from .surface import compare, is_name, not_a_condition, typed
 
 
-def error(message: str) -> OpError:
-    """An `OpError` at the user's line that is being traced."""
-    return fail(message, caller(), OpError)
-
-
-class Term:
+class Term(Refusing):
     """A scalar expression in traced code. Comparisons give expressions, not truth."""
 
     __slots__ = ("expr", "update")
@@ -61,26 +54,6 @@ class Term:
 
     def __cast__(self, dtype: DType) -> Term:
         return Value(Cast(dtype, self.expr))
-
-    # An expression is no container and no condition of Python's own control flow.
-
-    def __iter__(self) -> Iterator[Any]:
-        raise error(
-            f"{self!r} cannot be iterated over: an index already stands for all its values; "
-            f"reduce with dt.sum, dt.max and the like"
-        )
-
-    def __bool__(self) -> bool:
-        raise error(
-            f"{self!r} has no truth value while it is traced; choose with dt.where(c, a, b), join "
-            f"with & | ~ instead of and, or, not, and write a < b < c as (a < b) & (b < c)"
-        )
-
-    def __len__(self) -> int:
-        raise error(f"{self!r} has no length; name the size of a dimension with dt.size('N')")
-
-    def __contains__(self, item: object) -> bool:
-        raise error(f"{self!r} cannot be searched; reduce with dt.any")
 
     # Arithmetic
 
@@ -149,11 +122,6 @@ class Term:
 
     def __abs__(self) -> Term:
         return Value(Call("abs", (self.expr,)))
-
-    def __matmul__(self, other: Any) -> Term:
-        raise error("@ has no meaning on elements; write dt.sum(A[i,k] * B[k,j])")
-
-    __rmatmul__ = __matmul__
 
     # `T[i] += e` reads T[i], updates it and stores it again; the store recognises the update.
 
@@ -231,6 +199,8 @@ class Ranged:
 
 def indices(names: str) -> Any:
     """`indices("i j k")`: one index term a name, separated by spaces or commas."""
+    if not isinstance(names, str):
+        raise error(f'expected names of indices, as in dt.indices("i j k"), got {names!r}')
     found = names.replace(",", " ").split()
     for name in found:
         if not is_name(name):

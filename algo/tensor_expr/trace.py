@@ -57,8 +57,9 @@ from .functions import (
 from .lexer import fail
 from .op import Op, Param
 from .reducers import REDUCERS
+from .refusing import NoAttribute, error
 from .surface import Draft, is_name, make_op
-from .terms import Ranged, Term, Value, error, indices, size, to_expr, to_position
+from .terms import Ranged, Term, Value, indices, size, to_expr, to_position
 
 __all__ = [
     "Tensor", "Term", "Total", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "cos",
@@ -193,10 +194,6 @@ class Tensor(Term):
         recorder.drafts.append(
             Draft(self.name, lhs, rhs, ranges, self.conditions, reducer, caller())
         )
-
-
-class NoAttribute(OpError, AttributeError):
-    """An attribute that a tensor of a traced operator has not; also what `hasattr` looks for."""
 
 
 def _instead(name: str) -> str:

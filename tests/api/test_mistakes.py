@@ -145,6 +145,15 @@ def test_an_empty_array_has_no_nearest_element() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["edge", "reflect", "wrap"])
+def test_an_empty_tensor_has_none_by_its_number_either(kind: str) -> None:
+    with pytest.raises(dt.Error) as caught:
+        dt.op(f"f(x: [0]) -> y:\n  y[i] = x.{kind}[i-1] where i in 0:3")(np.ones(0, np.float32))
+    assert str(caught.value).splitlines()[0] == (
+        f"x.{kind}[i-1] has no element to give: dim 0 of x has extent 0"
+    )
+
+
 def test_ptx_at_the_sizes_of_a_call_on_an_emulated_gpu() -> None:
     op = dt.op("Y[j,i] = A[j,i] * 2")
     schedule = op.schedule().bind("j", "block.x").bind("i", "thread.x")

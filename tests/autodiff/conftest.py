@@ -29,6 +29,15 @@ rnn(x: [T, D], U: [D, D], h0: [D]) -> h:
     h[0,d] = h0[d]
     h[t,d] = tanh(x[t,d] + sum(U[d,e] * h[t-1,e])) where t in 1:T
 """
+LSTM = """
+lstm(x: [T, 4, D], U: [4, D, D]) -> h:
+    g[t,q,d] = x[t,q,d] + sum(U[q,d,e] * h[t,e])
+    c[0,d] = 0 where d in 0:D
+    c[t,d] = sigmoid(g[t-1,1,d]) * c[t-1,d] + sigmoid(g[t-1,0,d]) * tanh(g[t-1,2,d])
+        where t in 1:T+1
+    h[0,d] = 0 where d in 0:D
+    h[t,d] = sigmoid(g[t-1,3,d]) * tanh(c[t,d]) where t in 1:T+1
+"""
 VITERBI = """
 viterbi(e: [T, S], A: [S, S]) -> h:
     h[0,s] = e[0,s]
@@ -66,6 +75,7 @@ OPERATORS: dict[str, Case] = {
     "embedding": ("o[b,t,d] = W[idx[b,t],d]", ((5, 3), np.array([[1, 4, 1], [0, 1, 4]]))),
     "cumsum": (CUMSUM, ((6,),)),
     "rnn": (RNN, ((5, 3), (3, 3), (3,))),
+    "lstm": (LSTM, ((3, 4, 2), (4, 2, 2))),
     "viterbi": (VITERBI, ((4, 3), (3, 3))),
     "shortest_path": (SHORTEST, ((3, 4),)),
     "cross_entropy": (CROSS_ENTROPY, ((4, 3), np.array([2, 0, 1, 2]))),

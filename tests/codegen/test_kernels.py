@@ -256,6 +256,16 @@ def test_an_index_out_of_range_where_searching_would_take_long(
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
+def test_an_index_is_not_asked_where_nothing_is_added() -> None:
+    op = parse(
+        "f(x: f32[N], at: i64[N]) -> h:\n  h: [4]\n  h[at[n]] += x[n] where at[n] >= 0, n > 0"
+    )
+    x, at = floats(6), np.array([9, 1, -2, 3, 3, -(2**63)])
+    np.testing.assert_allclose(compiled(op, x, at)(x, at), interpret(op, x, at), rtol=1e-6)
+    at[5] = 4
+    assert "at[n] is 4 at n=5" in message(lambda: compiled(op, x, at)(x, at), ShapeError)
+
+
 def test_calls_from_many_threads_have_workspaces_of_their_own() -> None:
     x = floats(40, 300)
     kernel, want = compiled(SOFTMAX, x), interpret(SOFTMAX, x)

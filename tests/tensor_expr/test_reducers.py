@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from math import inf
+from collections.abc import Callable
 from typing import Any
 
 import diptych as dt
@@ -275,3 +276,25 @@ def test_laws_are_tried() -> None:
         "is (7, 4); say commutative=False (in text: ordered)"
     )
     assert dt.op(text.format(" ordered"))
+
+
+WRONG: dict[str, Callable[[], Any]] = {
+    "combine is 3; expected a function of two values, lambda a, b: ...": lambda: dt.reducer(
+        3,  # type: ignore[arg-type]
+        0.0,
+    ),
+    "fold: combine takes the two values that it combines: lambda a, b: ...": lambda: dt.reducer(
+        lambda a: a,  # type: ignore[arg-type, misc]
+        0.0,
+    ),
+    "reducers= has 3 for f; expected dt.reducer(...)": lambda: dt.op(
+        "y[i] = f(x[i,j])", reducers={"f": 3}
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_no_reducer(text: str) -> None:
+    with pytest.raises(dt.OpError) as caught:
+        WRONG[text]()
+    assert str(caught.value).split(": ", 1)[1].split("\n")[0] == text

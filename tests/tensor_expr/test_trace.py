@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -289,6 +290,25 @@ REFUSED = [
     (lambda A, x: len(x), "x has no length; name the size of a dimension with dt.size('N')"),
     (lambda A, x: 3 in x, "x cannot be searched; reduce with dt.any"),
     (lambda A, x: A @ x, "@ has no meaning on elements; write dt.sum(A[i,k] * B[k,j])"),
+    (lambda A, x: x[i] ^ 1,
+     "^ has no meaning on elements; write a ** b for powers, != for exclusive or"),
+    (lambda A, x: 1 << x[i],
+     "shifts have no meaning on elements; multiply by 2 ** n, or divide by it with //"),
+    (lambda A, x: divmod(x[i], 2), "divmod has no meaning for x[i]; write a // b and a % b"),
+    (lambda A, x: round(x[i]), "round has no meaning for x[i]; write dt.floor(e + 0.5)"),
+    (lambda A, x: math.exp(x[i]),
+     "x[i] is no Python number while it is traced; dt.exp, dt.floor and the like are the functions "
+     "of expressions, dt.cast(e, dtype) converts them"),
+    (lambda A, x: np.ones(3)[i],
+     "i stands for many numbers, so it is no Python number and cannot index a list or an array; "
+     "make the array a parameter of the function and read it as A[i]"),
+    (lambda A, x: [1, 2][k],
+     "k stands for many numbers, so it is no Python number and cannot index a list or an array; "
+     "make the array a parameter of the function and read it as A[i]"),
+    (lambda A, x: x[i].astype("f4"),
+     "x[i] is an expression and has no astype; write dt.cast(e, dtype)"),
+    (lambda A, x: dt.indices(["i", "j"]),
+     "expected names of indices, as in dt.indices(\"i j k\"), got ['i', 'j']"),
     (lambda A, x: A[i, :],
      "slices are not part of the language; write an index for each dimension"),
     (lambda A, x: A[i, 1.5],
