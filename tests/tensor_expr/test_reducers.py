@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from math import inf
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import diptych as dt
