@@ -85,7 +85,11 @@ class Cotangent:
         pieces = self._split(terms, full) if self._reads_itself() else [(full, terms)]
         for region, inside in pieces:
             parts = [*([self.seed] if self.seed else []), *map(_guarded, inside), *addends]
-            value: Expr = parts[0] if parts else zero(Access(self.tensor, self.lhs), self.dtype)
+            # Of several regions the others say the type.
+            nothing = (
+                NOTHING if len(pieces) > 1 else zero(Access(self.tensor, self.lhs), self.dtype)
+            )
+            value: Expr = parts[0] if parts else nothing
             for part in parts[1:]:
                 value = add(value, part)
             ranges = tuple(Range(place(dim).name, lo, hi) for dim, (lo, hi) in enumerate(region))
