@@ -76,8 +76,11 @@ def _array(operator: Op, param: str, given: Any) -> Array:
     """An argument as an array of a type that there is."""
     try:
         array = np.asarray(given)
-    except ValueError as error:  # lists of unequal lengths
-        raise DTypeError(f"{operator.name}: {param}: {error}") from None
+    except ValueError:  # lists of unequal lengths
+        raise DTypeError(
+            f"{operator.name}: {param}: expected an array of numbers, or lists of equal lengths, "
+            f"{_shortly(given)} came"
+        ) from None
     if array.dtype.kind in "OUS" and not isinstance(given, np.ndarray):
         raise DTypeError(
             f"{operator.name}: {param}: expected an array of numbers, {_shortly(given)} came"

@@ -178,7 +178,7 @@ def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:
     if not isinstance(schedule, Schedule):
         raise ScheduleError(
             f"{self.name}: expected a schedule, as {self.name}.schedule() makes one, or the path "
-            f"of a schedule file, {schedule!r} came"
+            f"of a schedule file, {_shown(schedule)} came"
         )
     if schedule.op != self:
         raise ScheduleError(
@@ -206,12 +206,19 @@ def detach(self: Schedule) -> None:
     attached.put(self.op, None)
 
 
+def _shown(given: Any) -> str:
+    """What came instead of a schedule, in a few words."""
+    return f"the operator {given.name}" if isinstance(given, Op) else repr(given)
+
+
 @contextlib.contextmanager
 def schedules(*given: Schedule) -> Iterator[None]:
     """Attaches schedules within a `with` block."""
     for s in given:
         if not isinstance(s, Schedule):
-            raise ScheduleError(f"schedules: expected schedules of operators, {s!r} came")
+            raise ScheduleError(
+                f"schedules: expected schedules, as mm.schedule() makes one, {_shown(s)} came"
+            )
     before = [(s.op, attached.get(s.op)) for s in given]
     for s in given:
         attached.put(s.op, s)

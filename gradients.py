@@ -80,7 +80,7 @@ def jvp(function: Op, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise GradientError(
             f"jvp of {function.name}: expected primals and tangents as tuples, "
-            f"a {type(primals).__name__} and a {type(tangents).__name__} came"
+            f"{type(primals).__name__} and {type(tangents).__name__} came"
         )
     arrays = arguments(function, primals)
     function = settled_on(function, arrays)
@@ -179,7 +179,7 @@ def _value_and_grad_of_program(
         value = program.function(*args)
         if not isinstance(value, Value):
             raise GradientError(
-                f"grad of {program.name}: expected one scalar result, came {value!r}"
+                f"grad of {program.name}: expected one scalar result, {type(value).__name__} came"
             )
         found = []
         for n in picks:
@@ -276,7 +276,9 @@ def _floats(function: Op, arrays: Sequence[Array]) -> tuple[str, ...]:
         p.name for p, a in zip(function.params, arrays, strict=True) if from_numpy(a.dtype).is_float
     )
     if not found:
-        raise GradientError(f"{function.name}: no argument is a float, so there is no gradient")
+        raise GradientError(
+            f"gradient of {function.name}: no argument is a float, so there is no gradient"
+        )
     return found
 
 

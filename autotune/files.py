@@ -41,13 +41,13 @@ def verify(path: Path, target: str | None = None, inputs: str | None = None) -> 
         task = ProgramTask(*split_target(target), *split_target(inputs), threads=1)
         task.load()
         if not isinstance(task.program, Program):
-            raise OpError(f"{target} is a {type(task.program).__name__}, not a program")
+            raise OpError(f"{target} is of type {type(task.program).__name__}, not a program")
         graph = task.program.graph(*task.inputs)
         made = GraphSchedule.load(graph, path)
         return _legal(path, len(made.primitives), graph.name)
     op = operator(path) if target is None else load(*split_target(target))
     if not isinstance(op, Op):
-        raise OpError(f"{target} is a {type(op).__name__}, not an operator")
+        raise OpError(f"{target} is of type {type(op).__name__}, not an operator")
     return _legal(path, len(Schedule.load(op, path).primitives), op.name)
 
 

@@ -44,9 +44,9 @@ class Case:
         return f"{self.chapter}: {self.title}"
 
     def run(self) -> str:
-        """The error it raises: its type, then its whole text."""
+        """The error it raises: its type, as users can name it, then its whole text."""
         error = self.error()
-        kind = next(kind for kind in type(error).__mro__ if kind.__module__ == dt.Error.__module__)
+        kind = next(kind for kind in type(error).__mro__ if kind.__name__ in dt.__all__)
         return f"{kind.__name__}: {error}"
 
     def error(self) -> dt.Error:
@@ -74,13 +74,15 @@ def _execute(code: str, name: str, names: dict[str, Any]) -> None:
 
 @contextmanager
 def _empty_directory() -> Iterator[None]:
-    before = Path.cwd()
+    before, environment = Path.cwd(), dict(os.environ)
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         try:
             yield
         finally:
             os.chdir(before)
+            os.environ.clear()
+            os.environ.update(environment)
 
 
 def cases() -> list[Case]:

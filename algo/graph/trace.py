@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import TensorType, from_numpy
-from ..errors import DTypeError, GradientError, GraphError, ShapeError
+from ..errors import DTypeError, GradientError, GraphError, ShapeError, counted
 from ..location import located
 from .build import graph_of, literal, recording
 from .graph import ArrayType, Graph, Input, Value
@@ -207,8 +207,8 @@ def _declared(
             continue
         if len(declared.dims) != len(found.shape):
             raise ShapeError(
-                f"program {title}: {key} is declared with {len(declared.dims)} dimensions, got "
-                f"{found}"
+                f"program {title}: {key} is declared with "
+                f"{counted(len(declared.dims), 'dimension')}, got {found}"
             )
         for axis, (dim, extent) in enumerate(zip(declared.dims, found.shape, strict=True)):
             want, where = (dim, "declared") if isinstance(dim, int) else bound.setdefault(

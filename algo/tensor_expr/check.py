@@ -33,6 +33,7 @@ from .expr import (
     walk,
 )
 from .extents import Extents
+from .extremes import check_extremes
 from .folds import groups, is_joint
 from .located import failure
 from .op import Checked, Equation, Op, Step
@@ -346,6 +347,7 @@ class _Checker:
             shapes[tensor] = tuple(affine.normalize(self._extent(tensor, d)) for d in range(rank))
         sizes = tuple(dict.fromkeys(r.extent.name for r in rules if isinstance(r.extent, Size)))
         check_maxima(self.op, sizes)
+        check_extremes(self.op, equations)
         return Checked(self.op, equations, shapes, sizes, rules, steps)
 
 

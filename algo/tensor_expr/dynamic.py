@@ -64,5 +64,5 @@ def check_maxima(op: Op, sizes: Sequence[str]) -> None:
 
 def _maximum(name: str, most: Any) -> int:
     if isinstance(most, bool) or not hasattr(most, "__index__") or int(most) < 1:
-        raise OpError(f"dynamic size {name}: at most {most!r}; expected a number of at least 1")
+        raise OpError(f"dynamic {name} <= {most!r}: expected a whole number of at least 1")
     return int(most)

@@ -327,7 +327,10 @@ def _literal(value: bool | int | float, dtype: DType) -> Const:
         raise DTypeError(f"{value} is no {dtype}")
     info = np.iinfo(dtype.numpy)
     if not info.min <= value <= info.max:
-        raise DTypeError(f"{value} does not fit {dtype}")
+        raise DTypeError(
+            f"{value} does not fit {dtype}, which holds {info.min} to {info.max}; cast what it is "
+            f"combined with to a wider type"
+        )
     return Const(int(value), dtype)
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import counted
 from .expr import Access, Call, Cast, Const, Expr, walk
 from .fold_laws import broken_law
 from .folds import Fold, Part
@@ -91,8 +92,8 @@ def with_lift(fold: Fold, lift: Any) -> Fold:
         raise error(f"{fold}: lift is {lift!r}; expected an operator: dt.op(...)")
     if len(lift.params) != count or len(lift.returns) != count:
         raise error(
-            f"{fold}: lift takes {len(lift.params)} tensors and returns {len(lift.returns)}; "
-            f"expected {count} of each, one a component in order"
+            f"{fold}: lift takes {counted(len(lift.params), 'tensor')} and returns "
+            f"{len(lift.returns)}; expected {count} of each, one a component in order"
         )
     return Fold(
         fold.name, fold.left, fold.right, fold.combine, fold.identity, fold.commutative, lift
@@ -123,7 +124,7 @@ def _shown_expr(expr: Expr) -> str:
 
 def _shown(result: Any) -> str:
     many = isinstance(result, tuple | list)
-    return f"{len(result)} values" if many else f"{result!r}"
+    return counted(len(result), "value") if many else "1 value"
 
 
 class Reducer:

@@ -167,7 +167,12 @@ class _Parser(ReducerParser):
             raise fail(f"size {size.text} is declared dynamic twice", size.loc)
         self.expect("<=", f"and the most that {size.text} can be, as in {size.text} <= 256")
         self.names.sizes.setdefault(size.text)
+        most = self.token
         self.maxima[size.text] = self.integer()
+        if self.maxima[size.text] < 1:
+            raise fail(
+                f"size {size.text} can be at most {most.text}; expected at least 1", most.loc
+            )
 
     def shape(self, target: Token) -> None:
         self.expect("[", f"and the extents of {target.text}, as in {target.text}: [M, N]")

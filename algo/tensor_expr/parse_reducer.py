@@ -83,7 +83,8 @@ class ReducerParser(ExpressionParser):
                 fold = with_lift(fold, self.lifts[title.text])
             checked(fold)
         except OpError as err:
-            raise fail(str(err).partition(": ")[2] or str(err), title.loc, OpError) from None
+            said = str(err).partition("\n")[0].partition(": ")[2]
+            raise fail(said, title.loc, OpError) from None
         self.folds[title.text] = fold
 
     def _names(self, what: str) -> tuple[str, ...]:

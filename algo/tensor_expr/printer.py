@@ -7,6 +7,7 @@ bind something else, the header where the defaults would not give the same inter
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .binding import BindingError, bind, map_reductions, reopen
 from .expr import (
@@ -79,6 +80,14 @@ def print_op(op: Op, header: bool = False) -> str:
 def print_equation(eq: Equation) -> str:
     """One equation, as in `C[i,j] = sum(A[i,k] * B[k,j])`."""
     return _equation(_written(eq), eq.reducer)
+
+
+def print_together(equations: Sequence[Equation], number: int) -> str:
+    """One equation, with the others of its joint reduction."""
+    group = next(group for group in groups(equations) if number in group)
+    if len(group) == 1:
+        return print_equation(equations[number])
+    return together([_written(equations[n]) for n in group])
 
 
 def print_expr(expr: Expr) -> str:

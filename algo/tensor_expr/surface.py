@@ -69,6 +69,7 @@ def make_op(
     if not drafts:
         raise fail("an operator has at least one equation: T[i] = ...", loc, OpError)
     drafts = unified(drafts)
+    _check_targets(drafts, {p.name for p in params or ()})
     equations = tuple(map(_equation, drafts))
     _ranks(drafts, params or ())
     inputs = tuple(params) if params is not None else _inputs([_draft(eq) for eq in equations])
@@ -124,6 +125,12 @@ def _check_extreme(draft: Draft, item: Reduce) -> None:
             f"{item.dtype}({item.reducer}(...))",
             str(item.reducer),
         )
+
+
+def _check_targets(drafts: Sequence[Draft], inputs: set[str]) -> None:
+    for draft in drafts:
+        if (name := draft.tensor) in inputs:
+            raise draft.error(f"{name} is an input and cannot be assigned; use a new name", name)
 
 
 def _check_left(draft: Draft) -> None:
@@ -196,8 +203,6 @@ def _single_assignment(drafts: Sequence[Draft], inputs: set[str], loc: Loc) -> N
     circles = Counter(cycles.values())
     for draft in drafts:
         name = draft.tensor
-        if name in inputs:
-            raise draft.error(f"{name} is an input and cannot be assigned; use a new name", name)
         circle = cycles.get(name, -1)
         if name != last and name in done and circles[circle] < 2:
             raise draft.error(

@@ -241,7 +241,10 @@ def tensor(name: str, shape: Any = None) -> Tensor:
     recorder = _RECORDER.get()
     if recorder is None:
         if shape is not None:
-            raise error(f"the shape of {name} is declared outside a traced function")
+            raise error(
+                f"the shape of {name} is declared outside a traced function; write it in a "
+                f"function decorated with @dt.op"
+            )
         return Tensor(name)
     made = Tensor(recorder.fresh(name))
     recorder.adopt(made)
@@ -286,7 +289,7 @@ def trace(fn: Callable[..., Any], name: str | None = None) -> Op:
 def _definition(fn: Callable[..., Any]) -> Loc:
     code = getattr(fn, "__code__", None)
     if code is None:
-        raise error(f"expected a Python function to trace, got {fn!r}")
+        raise error(f"expected a function written in Python or the text of an operator, got {fn!r}")
     line = linecache.getline(code.co_filename, code.co_firstlineno).strip()
     return Loc(code.co_filename, code.co_firstlineno, None, line or None)
 

@@ -223,7 +223,7 @@ class GraphSchedule:
         try:
             made: GraphSchedule = getattr(self, name)(*args, **keywords)
         except TypeError as error:
-            said = str(error).replace("GraphSchedule.", "")
+            said = str(error).replace("GraphSchedule.", "").removeprefix(f"{name}() ")
             raise GraphError(f"{name}: {said}") from None
         return made
 

@@ -41,15 +41,15 @@ class Privatize(Primitive):
         return (self.loop,), {} if self.copies is None else {"copies": self.copies}
 
     def legal(self, nest: Nest) -> None:
+        loop = find_loop(nest, self.loop, self.who)
+        if loop.kind != "serial":
+            raise ScheduleError(
+                f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind}; privatize "
+                "before marking loops"
+            )
         if self.copies is not None:
             if self.copies < 1:
                 raise ScheduleError(f"{self.who}: expected at least 1 copy, got {self.copies}")
-            loop = find_loop(nest, self.loop, self.who)
-            if loop.kind != "serial":
-                raise ScheduleError(
-                    f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind}; privatize "
-                    "before marking loops"
-                )
             for name in self._names(loop):
                 fresh(nest, name, self.who, replaced=(loop.name,), advice="another loop")
             self._reduces(nest)

@@ -77,7 +77,6 @@ class Rfactor(Primitive):
             )
         fold = self._fold(nest, loop)
         if fold is not None:
-            fold.check()
             self._check(nest, {stage.name for stage in fold.stages}, loop)
             return
         update = self._update(nest, loop)
@@ -109,6 +108,7 @@ class Rfactor(Primitive):
         if not folds_over(nest, loop):
             return None
         made = Factored(nest, loop, self._combining(loop), const(0), const(0), self.who)
+        made.check()
         origin, extent = self._extent(nest, made.widest, loop)
         return replace(made, origin=origin, extent=extent)
 

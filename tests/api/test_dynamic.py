@@ -271,11 +271,11 @@ def test_an_index_from_memory_is_checked_against_the_length_of_the_call() -> Non
         ),
         (
             lambda: dt.op(ROWS).dynamic(B=0),
-            "dynamic size B: at most 0; expected a number of at least 1",
+            "dynamic B <= 0: expected a whole number of at least 1",
         ),
         (
             lambda: dt.dynamic("B", max="many"),
-            "dynamic size B: at most 'many'; expected a number of at least 1",
+            "dynamic B <= 'many': expected a whole number of at least 1",
         ),
         (lambda: dt.dynamic("2x", max=4), "'2x' cannot name a size; expected a name such as B"),
     ],

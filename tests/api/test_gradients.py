@@ -80,13 +80,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[dt.Error]]] = {
         lambda: PULL_BOTH(np.ones(3)), dt.GradientError),
     "vjp of both: the cotangent of result.h has shape (5, 3), expected (5, 2)": (
         lambda: PULL_BOTH({"h": np.ones((5, 3)), "s": 1.0}), dt.ShapeError),
-    "jvp of f: expected primals and tangents as tuples, a ndarray and a ndarray came": (
+    "jvp of f: expected primals and tangents as tuples, ndarray and ndarray came": (
         lambda: dt.jvp(SEVERAL, X, N), dt.GradientError),
     "jvp of f: 2 primals and 1 tangents came": (
         lambda: dt.jvp(SEVERAL, (X, N), (X,)), dt.ShapeError),
     "jvp of f: the tangent of x has shape (4,), expected (3,)": (
         lambda: dt.jvp(SEVERAL, (X, N), (np.ones(4), None)), dt.ShapeError),
-    "f: no argument is a float, so there is no gradient": (
+    "gradient of f: no argument is a float, so there is no gradient": (
         lambda: dt.jvp(SEVERAL, (N, N), (None, None)), dt.GradientError),
     "jvp of loss: expected an operator; programs have gradients in reverse mode only, by dt.vjp": (
         lambda: dt.jvp(loss, (PARAMS, DATA), (PARAMS, DATA)), dt.GradientError),
@@ -98,8 +98,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[dt.Error]]] = {
         lambda: dt.grad(SEVERAL, "x"), dt.GradientError),
     "grad of 3: expected an operator, a program or a function": (
         lambda: dt.grad(3), dt.GradientError),
-    "grad of both: expected one scalar result, came "
-    "{'h': <dense.y: f64[5,2]>, 's': <square.s: f64[]>}": (
+    "grad of both: expected one scalar result, dict came": (
         lambda: dt.grad(both)(PARAMS, DATA), dt.GradientError),
     "grad of loss: argument 2 was asked for, 2 came": (
         lambda: dt.grad(loss, 2)(PARAMS, DATA), dt.GradientError),

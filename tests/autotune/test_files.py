@@ -145,8 +145,8 @@ def test_files_are_checked_against_what_they_are_for(
         assert diptych(["verify", *args]) == 2
     assert capsys.readouterr().err == (
         "diptych: q.sched:3: recompute(D[0]): no node is called D[0]; there are C[0]\n"
-        "diptych: t.py:mm is a Op, not a program\n"
-        "diptych: t.py:p is a Program, not an operator\n"
+        "diptych: t.py:mm is of type Op, not a program\n"
+        "diptych: t.py:p is of type Program, not an operator\n"
     )
 
 

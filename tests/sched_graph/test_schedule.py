@@ -426,7 +426,7 @@ def test_replay_errors(net: Graph) -> None:
         "recompute"
     )
     assert refusal(lambda: plain.replay(".place(1, 2, 3)")) == (
-        "place: place() takes 3 positional arguments but 4 were given"
+        "place: takes 3 positional arguments but 4 were given"
     )
     with pytest.raises(ScheduleError):
         plain.replay(".fuse(")

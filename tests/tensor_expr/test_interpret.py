@@ -273,7 +273,9 @@ def test_empty_reductions_give_the_identity() -> None:
     x = np.zeros((3, 0), np.float32)
     agrees(run("s[i] = sum(x[i,k])", x), np.zeros(3, np.float32))
     agrees(run("s[i] = prod(x[i,k])", x), np.ones(3, np.float32))
-    agrees(run("s[i] = max(x[i,k], where=k < 0)", floats(3, 4)), np.full(3, -np.inf, np.float32))
+    x, n = floats(3, 4), np.zeros(3, np.int64)
+    found = run("s[i] = max(x[i,k], where=k < n[i])", x, n)
+    agrees(found, np.full(3, -np.inf, np.float32))
     agrees(run("s[j] = x[0,j] + 0", floats(1, 0)), np.zeros(0, np.float32))
 
 
@@ -460,7 +462,11 @@ def test_random_operators_agree_with_a_scalar_loop(integer: bool) -> None:
         lhs = eq.lhs if reducer is None else eq.lhs[:1]
         equation = type(eq)("y", lhs, rhs, limits, None, reducer)
         op = Op("f", shell.params, (equation,), ("y",))
-        found = interpret(op, *arrays.values())
+        try:
+            found = interpret(op, *arrays.values())
+        except OpError as error:  # such as max(x[k], where=k < k)
+            assert " has no value: there is nothing in its range" in str(error)
+            return
         expected = np.zeros((3, 4), dtype)
         for i, j in itertools.product(range(3), range(4)):
             try:

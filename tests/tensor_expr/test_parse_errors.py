@@ -211,7 +211,7 @@ f(y): y[i]=x[i]
       ^ OpError: y is an input and cannot be assigned; use a new name
 
 f(x): x[i]=x[i]
-      ^ OpError: x reads the element that it defines; to accumulate write +=
+      ^ OpError: x is an input and cannot be assigned; use a new name
 
 y[i] = x[i]*x
             ^ ParseError: x is read without its 1 index; write x[...]

@@ -417,7 +417,8 @@ def test_what_a_traced_function_must_take() -> None:
         trace(len)
     assert (
         here(str(caught.value))
-        == "expected a Python function to trace, got <built-in function len>"
+        == "expected a function written in Python or the text of an operator, got "
+        "<built-in function len>"
     )
 
 
