@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from diptych.algo.dtypes import BY_NAME, i64
-from diptych.algo.errors import DTypeError, ShapeError
+from diptych.algo.errors import DTypeError, OpError, ShapeError
 from diptych.algo.tensor_expr import evaluate
 from diptych.algo.tensor_expr.expr import (
     Access,

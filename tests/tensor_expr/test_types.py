@@ -194,8 +194,8 @@ def test_index_arithmetic_keeps_untyped_constants():
          "idx is f32, but idx[i] is used as an index; indices are integers\n"
          "    in y[i] = W[idx[i]] (<text>:1)"),
         ("y[i] = x[i] + 300", {"x": u8},
-         "300 does not fit u8, which holds 0 to 255; cast what it is combined with to a wider type\n"
-         "    in y[i] = x[i] + 300 (<text>:1)"),
+         "300 does not fit u8, which holds 0 to 255; cast what it is combined with to a wider "
+         "type\n    in y[i] = x[i] + 300 (<text>:1)"),
         ("y[i] = -(x[i] > 1)", {},
          "- of bool is not defined; cast it to a number\n    in y[i] = -(x[i] > 1) (<text>:1)"),
         ("f(x: f32[N]) -> y:\n y[i] = x[i]", {"x": f64},
