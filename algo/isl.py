@@ -134,11 +134,6 @@ def parse_union_map(text: str) -> raw.UnionMap:
     return _parse(raw.UnionMap, text)
 
 
-def parse_aff(text: str) -> raw.PwAff:
-    """A piecewise quasi-affine expression, for example `[N] -> { [i] -> [i + N] }`."""
-    return _parse(raw.PwAff, text)
-
-
 def make_set(
     dims: Sequence[str], conditions: Iterable[str] = (), params: Sequence[str] = (), space: str = ""
 ) -> raw.Set:
@@ -188,12 +183,10 @@ def dim_names(items: Any, kind: raw.dim_type) -> list[str]:
     return [name(items.get_dim_name(kind, n)) for n in range(items.dim(kind))]
 
 
-def project_onto(items: raw.Set, dims: Sequence[str]) -> raw.Set:
-    """The set of values of `dims` alone, in the order in which the set has them."""
-    wanted = {ident(dim) for dim in dims}
-    for n in reversed(range(items.n_dim())):
-        if items.get_dim_name(raw.dim_type.set, n) not in wanted:
-            items = items.project_out(raw.dim_type.set, n, 1)
+def named(items: raw.Set, dims: Iterable[str]) -> raw.Set:
+    """A set with its dimensions called so, in order."""
+    for n, dim in enumerate(dims):
+        items = items.set_dim_name(raw.dim_type.set, n, ident(dim))
     return items
 
 

@@ -20,7 +20,7 @@ from ..algo.tensor_expr.expr import Access, Const, Expr, Index, substitute, walk
 from ..sched.loop.nest import Buffer, Nest, Stmt
 from ..sched.loop.regions import function_of
 from ..sched.loop.storage import cells, touching
-from ..sched.loop.tree import around_loop, loop_named
+from ..sched.loop.tree import loops_to
 from . import ir
 from .context import Context, Lengths
 
@@ -152,10 +152,7 @@ def _axis(buffer: Buffer, axis: Expr, known: Ranges) -> int:
 
 def _around(nest: Nest, buffer: Buffer) -> dict[str, Mapping[str, Expr]]:
     """The loops whose values the window fixes, outermost first: those down to `at`."""
-    if buffer.at is None:
-        return {}
-    around = [*around_loop(nest.tree, buffer.at), loop_named(nest.tree, buffer.at)]
-    return {loop.name: loop.values for loop in around}
+    return {loop.name: loop.values for loop in loops_to(nest.tree, buffer.at)}
 
 
 def _touched(

@@ -124,7 +124,7 @@ def _prove_writes(
         twice = _written_twice(written)
         if twice is not None:
             raise fail(n, f"{_element(tensor, names, twice)} is written more than once")
-        image = _renamed(written.range(), names)
+        image = isl.named(written.range(), names)
         for m, other in images:
             shared = isl.first_point(image.intersect(other))
             if shared is not None:
@@ -142,13 +142,7 @@ def _written_twice(written: isl.raw.Map) -> dict[str, int] | None:
         return None
     pairs = written.apply_range(written.reverse())
     clash = pairs.subtract(isl.raw.Map.identity(pairs.get_space())).domain().apply(written)
-    return isl.first_point(_renamed(clash, [f"d{d}" for d in range(clash.n_dim())]))
-
-
-def _renamed(items: isl.raw.Set, names: Sequence[str]) -> isl.raw.Set:
-    for n, text in enumerate(names):
-        items = items.set_dim_name(isl.raw.dim_type.set, n, text)
-    return items
+    return isl.first_point(isl.named(clash, [f"d{d}" for d in range(clash.n_dim())]))
 
 
 def _element(tensor: str, names: Sequence[str], point: Mapping[str, int]) -> str:

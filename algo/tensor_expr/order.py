@@ -275,9 +275,7 @@ def _circle(equations: Mapping[int, Equation], needs: Needs) -> tuple[int, str] 
 
 
 def _named(points: isl.raw.Set, eq: Equation) -> isl.raw.Set:
-    for at, r in enumerate(eq.ranges):
-        points = points.set_dim_name(isl.raw.dim_type.set, at, isl.ident(r.index))
-    return points
+    return isl.named(points, [r.index for r in eq.ranges])
 
 
 def _element(eq: Equation, point: Mapping[str, int]) -> str:

@@ -16,9 +16,9 @@ from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.build import const
 from ...algo.tensor_expr.points import mapping
-from .nest import Buffer, Loop, Nest, loops
+from .nest import Loop, Nest, loops
 from .storage import touching
-from .tree import around_loop, around_stmt, loop_named
+from .tree import around_stmt, loops_to
 
 BLOCK, THREAD = "block.", "thread."
 
@@ -34,7 +34,7 @@ def dividing(nest: Nest) -> dict[str, tuple[str, ...]]:
             continue
         # One on the heap or stack may be staged as shared yet; if not, lowering refuses it.
         levels = (BLOCK, THREAD) if buffer.scope in ("register", "local") else BLOCK
-        outer = {loop.name for loop in _down_to(nest, buffer)}
+        outer = {loop.name for loop in loops_to(nest.tree, buffer.at)}
         axes = {
             loop.kind
             for stmt in users[name]
@@ -76,19 +76,12 @@ def _values(nest: Nest, chain: list[Loop], name: str, sizes: Sequence[str], spac
     return mapping(stmt.dims, images, stmt.domain, sizes, (space, ""))
 
 
-def _down_to(nest: Nest, buffer: Buffer) -> list[Loop]:
-    """The loops of whose iterations each has a buffer of its own."""
-    if buffer.at is None:
-        return []
-    return [*around_loop(nest.tree, buffer.at), loop_named(nest.tree, buffer.at)]
-
-
 def check_shared(nest: Nest, who: str) -> None:
     """Raises where a shared buffer lies in a loop over threads, where no other thread sees it."""
     for buffer in nest.buffers.values():
         if buffer.scope != "shared":
             continue
-        for loop in _down_to(nest, buffer):
+        for loop in loops_to(nest.tree, buffer.at):
             if loop.kind.startswith(THREAD):
                 raise ScheduleError(
                     f"{who}: {buffer.tensor} is shared by the threads of a block, but lives in "

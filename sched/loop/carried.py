@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.build import all_of, any_of, compare
+from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr
 from .dependences import Dependence, dependences, folding
 from .names import index_of
 from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
-from .relations import NO_FOLDS, differ, from_data, same_element, second
+from .relations import NO_FOLDS, differ, earlier, from_data, same_element, second
 from .storage import in_coordinates, reads, repeats, touching
-from .tree import around_loop, around_stmt
+from .tree import around_loop, around_stmt, loops_to
 from .witness import Pair, at, element, first_pair, instance, value
 
 
@@ -55,10 +55,7 @@ def check_dependence(nest: Nest, dep: Dependence, who: str) -> None:
 
 def _earlier(src: Sequence[Expr], dst: Sequence[Expr], dims: tuple[str, ...]) -> Expr:
     """The condition that the turn of `src`, the second with these dims, is before that of `dst`."""
-    pairs = [(second(a, dims), b) for a, b in zip(src, dst, strict=False)]
-    equal = [compare("eq", a, b) for a, b in pairs]
-    ways = [all_of([*equal[:n], compare("lt", a, b)]) for n, (a, b) in enumerate(pairs)]
-    return any_of(ways)
+    return any_of(earlier([(second(a, dims), b) for a, b in zip(src, dst, strict=False)]))
 
 
 def _storage_loops(nest: Nest, tensor: str, shared: tuple[Loop, ...]) -> list[Loop]:
@@ -67,13 +64,9 @@ def _storage_loops(nest: Nest, tensor: str, shared: tuple[Loop, ...]) -> list[Lo
     depth = len(shared)
     for name, buffer in nest.buffers.items():
         if buffer.tensor == tensor and users[name]:
-            own = {buffer.at, *(loop.name for loop in _around(nest, buffer.at))}
+            own = {loop.name for loop in loops_to(nest.tree, buffer.at)}
             depth = min(depth, sum(loop.name in own for loop in shared))
     return list(shared[:depth])
-
-
-def _around(nest: Nest, at_loop: str | None) -> list[Loop]:
-    return [] if at_loop is None else around_loop(nest.tree, at_loop)
 
 
 @dataclass(frozen=True)
@@ -111,11 +104,7 @@ def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
 
 def _private_to(nest: Nest, at_loop: str | None, loop: Loop) -> bool:
     """Does a buffer that lives at `at_loop` exist once for every iteration of `loop`?"""
-    if at_loop is None:
-        return False
-    return at_loop == loop.name or any(
-        outer.name == loop.name for outer in around_loop(nest.tree, at_loop)
-    )
+    return any(outer.name == loop.name for outer in loops_to(nest.tree, at_loop))
 
 
 def conflict(nest: Nest, loop: Loop, skip: Callable[[Touch, Touch], bool], who: str) -> str | None:

@@ -12,13 +12,13 @@ from .carried import check_dependence
 from .copies import own_dims
 from .dependences import dependences
 from .moments import Tie
-from .names import find_loop, index_of, suggest_from
+from .names import find_loop, index_of, suggest_from, unlike
 from .nest import Loop, Nest, Seq, Stmt, Tree, leaves, loops
 from .placing import Placed, group_of, needed, once, runs_once
 from .primitive import Primitive
 from .relations import from_data
 from .storage import reads
-from .tree import around_loop, edit, remove, seq
+from .tree import edit, loops_to, remove, seq
 from .validate import check_storage
 from .witness import at
 
@@ -111,7 +111,7 @@ class ComputeAt(Primitive):
     def apply(self, nest: Nest) -> Nest:
         group = self._group(nest)
         loop = find_loop(nest, self.loop, self.who)
-        around = [*around_loop(nest.tree, loop.name), loop]
+        around = loops_to(nest.tree, loop.name)
         used = {dim for stmt in group for dim in stmt.dims}
         used |= {f"d{n}" for stmt in group for n in range(len(stmt.lhs))}
         dims = own_dims(around, used)
@@ -208,9 +208,7 @@ def _apart(alone: Tree, rest: Tree, around: Sequence[Loop], stage: str) -> Tree:
             return item.body
         if item.name not in taken:
             return item
-        name = f"{stage}.{index_of(item.name)}"
-        while name in taken | names:
-            name += "_"
+        name = unlike(f"{stage}.{index_of(item.name)}", taken | names)
         names.add(name)
         return replace(item, name=name)
 

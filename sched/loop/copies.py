@@ -12,10 +12,10 @@ from ...algo.tensor_expr.domains import within
 from ...algo.tensor_expr.expr import Access, Expr, Index, Range, indices_of, sizes_of
 from ...algo.tensor_expr.points import points
 from .layout import loop_names, loop_values
-from .names import index_of
+from .names import index_of, unlike
 from .nest import Leaf, Loop, Nest, Stmt, Tree
 from .regions import Cell, region
-from .relations import agree, differ, second
+from .relations import agree, differ, primed, second
 from .storage import in_coordinates
 from .tree import around_stmt
 
@@ -41,9 +41,7 @@ def own_dims(around: Sequence[Loop], used: Collection[str]) -> dict[str, str]:
     taken = set(used)
     found: dict[str, str] = {}
     for loop in around:
-        name = index_of(loop.name)
-        while name in taken:
-            name += "_"
+        name = unlike(index_of(loop.name), taken)
         taken.add(name)
         found[loop.name] = name
     return found
@@ -106,7 +104,7 @@ def _tell_apart(values: Sequence[Expr], names: Sequence[str], shape: Sequence[Ex
     inside = within(Range(dim, const(0), size) for dim, size in zip(dims, shape, strict=True))
     inside += [second(condition, dims) for condition in inside]
     apart = differ([Index(dim) for dim in dims], dims)
-    both = [*dims, *(f"{dim}'" for dim in dims)]
+    both = [*dims, *primed(dims)]
     conditions = [*agree(values, dims), *inside, apart]
     return isl.is_empty(points(both, conditions, sizes_of([*values, *shape]))) is isl.Answer.YES
 

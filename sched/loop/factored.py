@@ -11,18 +11,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.build import all_of, any_of, compare, const
+from ...algo.tensor_expr.build import any_of, compare, const
 from ...algo.tensor_expr.expr import Access, Expr, Index, Range, accesses, substitute
 from ...algo.tensor_expr.fold_stages import Written, updates
 from ...algo.tensor_expr.folds import Joint, Member, order
 from ...algo.tensor_expr.op import Kernel, Tensor, Turn
 from ...algo.tensor_expr.op import Stage as KernelStage
 from .dependences import folding
-from .names import index_of
+from .names import index_of, unlike
 from .nest import Buffer, Leaf, Loop, Nest, Stmt, Tree, leaves
-from .relations import agree, same_element, second
+from .relations import agree, earlier, same_element, second
 from .storage import in_coordinates
-from .tree import around_loop, seq
+from .tree import loops_to, seq
 from .witness import at, first_pair, instance
 
 
@@ -123,12 +123,8 @@ class Factored:
         stage = next(s for s in self.stages if s.name == stmt.name)
         assert stage.turn is not None
         value, dims = self.loop.values[stmt.name], stmt.dims
-        pairs = [(e, second(e, dims)) for e in stage.turn.at]
-        ways = [
-            all_of([*(compare("eq", a, b) for a, b in pairs[:n]), compare("lt", a, b)])
-            for n, (a, b) in enumerate(pairs)
-        ]
-        wrong = [*same_element(stmt.lhs, stmt.lhs, dims), any_of(ways)]
+        before = earlier([(e, second(e, dims)) for e in stage.turn.at])
+        wrong = [*same_element(stmt.lhs, stmt.lhs, dims), any_of(before)]
         wrong.append(compare("gt", value, second(value, dims)))
         found = first_pair(stmt, stmt, wrong, self.who)
         if found is not None:
@@ -146,9 +142,8 @@ class Factored:
         mark = ".rf"
         while any(f"{member.stem}{mark}" in nest.buffers for member in joint.members):
             mark += "2"
-        dim = index_of(self.loop.name)
-        while dim in {r.index for member in joint.members for r in member.ranges}:
-            dim += "_"
+        taken = {r.index for member in joint.members for r in member.ranges}
+        dim = unlike(index_of(self.loop.name), taken)
         along = Range(dim, const(0), self.extent)
         partial = replace(
             joint,
@@ -211,7 +206,7 @@ class Factored:
 
     def around(self) -> tuple[list[Loop], Loop]:
         """The loops around the fold whose iterations the cells tell, and the first that is not."""
-        chain = [*around_loop(self.nest.tree, self.loop.name), self.loop]
+        chain = loops_to(self.nest.tree, self.loop.name)
         outside = next(n for n, item in enumerate(chain) if not self.is_free(item))
         return chain[:outside], chain[outside]
 

@@ -24,7 +24,7 @@ from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
 from .order import same_iteration
 from .relations import from_data, positive, sizes_in, symbols
 from .storage import in_coordinates, reads, repeats
-from .tree import around_loop, loop_named
+from .tree import loops_to
 from .witness import at, element, instance
 
 Axes = Mapping[str, Sequence[str]]
@@ -192,7 +192,7 @@ def _together(nest: Nest, reader: Role, writer: Role) -> tuple[Expr, ...] | None
     at_loop = nest.buffers[reader.buffer].at
     if at_loop is None:
         return ()
-    loops = [*around_loop(nest.tree, at_loop), loop_named(nest.tree, at_loop)]
+    loops = loops_to(nest.tree, at_loop)
     if writer.stmt.name not in loops[-1].values:
         return None
     return tuple(

@@ -21,8 +21,8 @@ from ...algo.tensor_expr.points import mapping, pairing
 from .flow import Role, readers, times
 from .moments import reach
 from .nest import Buffer, Nest
-from .relations import from_data, symbols
-from .tree import around_loop, loop_named
+from .relations import from_data, primed, symbols
+from .tree import loop_named, loops_to
 from .witness import at, element, instance
 
 QUOTA = 4 * isl.QUOTA
@@ -147,10 +147,7 @@ def _life(nest: Nest, buffer: Buffer, sizes: Sequence[str]) -> Life | None:
 
 
 def _outer(nest: Nest, buffer: Buffer) -> list[str]:
-    if buffer.at is None:
-        return []
-    loop = loop_named(nest.tree, buffer.at)
-    return [item.name for item in (*around_loop(nest.tree, loop.name), loop)]
+    return [loop.name for loop in loops_to(nest.tree, buffer.at)]
 
 
 def _elements(
@@ -196,15 +193,13 @@ def _witness(nest: Nest, buffer: Buffer, clash: raw.Map, sizes: Sequence[str]) -
             written = mapping(writer.stmt.dims, when[writer], (), sizes)
             read = mapping(reader.stmt.dims, when[reader], (), sizes)
             pairs = pairs.intersect(written.lex_lt_map(read).reverse())
-            marked = [f"{dim}'" for dim in writer.stmt.dims]
+            marked = primed(writer.stmt.dims)
             both = pairs.move_dims(
                 raw.dim_type.in_, len(reader.stmt.dims), raw.dim_type.out, 0, len(marked)
             ).domain()
-            for n, dim in enumerate((*reader.stmt.dims, *marked)):
-                both = both.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
-            found = isl.first_point(both)
+            found = isl.first_point(isl.named(both, (*reader.stmt.dims, *marked)))
             if found is not None:
-                late = {dim: found[f"{dim}'"] for dim in writer.stmt.dims}
+                late = {dim: found[at] for dim, at in zip(writer.stmt.dims, marked, strict=True)}
                 mine = element(buffer.tensor, reader.cell, found, found)
                 other = element(buffer.tensor, writer.cell, late, found)
                 return (

@@ -17,7 +17,7 @@ from ...algo.isl import raw
 from ...algo.tensor_expr.build import compare
 from ...algo.tensor_expr.expr import Const, Expr
 from ...algo.tensor_expr.points import mapping, pairing, points
-from .relations import second
+from .relations import primed, second
 
 QUOTA = 4 * isl.QUOTA
 PLAIN = isl.QUOTA // 10
@@ -146,7 +146,7 @@ def _is_harmless(ask: Question, n: int, right: tuple[Event, ...]) -> bool:
     apart = tuple(event for event in right if not _comes_between(ask.reader, source, event))
     if apart and _partnered(source, apart, ask.sizes):
         return True
-    dims = (*ask.reader.dims, *(f"{dim}'" for dim in source.dims))
+    dims = (*ask.reader.dims, *primed(source.dims))
     meets = [*_pair(ask.reader, source), *such]
     try:
         for way in _earlier(ask.reader, source):
@@ -175,7 +175,7 @@ def _is_met(
     """
     left = points(event.dims, event.domain, sizes)
     for other, conditions in ways:
-        dims = (*event.dims, *(f"{dim}'" for dim in other.dims))
+        dims = (*event.dims, *primed(other.dims))
         both = points(dims, [*_pair(event, other), *conditions], sizes)
         try:
             with isl.quota(PLAIN):
@@ -239,10 +239,9 @@ def _comes_between(middle: Event, a: Event, b: Event) -> bool:
 def _together(ask: Question, n: int) -> raw.UnionMap:
     """From reads to the instances of a source in the same piece of storage."""
     writer = ask.sources[n]
-    primed = [dim + "'" for dim in writer.dims]
     spaces = (ask.reader.space, writer.space)
     such = ask.together[n] or ()
-    return pairing(ask.reader.dims, primed, such, ask.sizes, spaces).to_union_map()
+    return pairing(ask.reader.dims, primed(writer.dims), such, ask.sizes, spaces).to_union_map()
 
 
 def _flow(sink: raw.UnionMap, source: raw.UnionMap, order: raw.UnionMap) -> raw.UnionFlow:
@@ -272,6 +271,4 @@ def union(parts: Iterable[raw.UnionMap]) -> raw.UnionMap:
 def first(found: raw.UnionSet, dims: tuple[str, ...]) -> Mapping[str, int]:
     """Values of the dims (and sizes) at the first of the points."""
     some = found.get_set_list().get_at(0)
-    for n, dim in enumerate(dims):
-        some = some.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
-    return isl.first_point(some) or {}
+    return isl.first_point(isl.named(some, dims)) or {}

@@ -10,7 +10,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import add, compare, const, floordiv, mod, mul, sub
 from ...algo.tensor_expr.expr import Call, Expr, Index, substitute
 from ...algo.tensor_expr.points import points
-from .relations import agree, differ
+from .relations import agree, differ, primed
 
 _OPERATORS = {
     ast.Add: add,
@@ -58,7 +58,7 @@ def _check_injective(
     layout: tuple[Expr, ...], axes: Sequence[str], names: Sequence[str], who: str
 ) -> None:
     dims = tuple(f"d{n}" for n in range(len(names)))
-    both = [*dims, *(f"{dim}'" for dim in dims)]
+    both = [*dims, *primed(dims)]
     positive = [compare("ge", Index(dim), const(0)) for dim in both]
     for axis, said in zip(layout, axes, strict=True):
         below = compare("lt", axis, const(0))

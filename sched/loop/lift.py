@@ -36,7 +36,7 @@ from ...algo.tensor_expr.op import Stage as KernelStage
 from ...algo.tensor_expr.stages import kernel
 from .factored import Factored, Parts
 from .initial import initial
-from .names import index_of, stem_and_part
+from .names import index_of, stem_and_part, unlike
 from .nest import Leaf, Loop, Seq, Tree
 
 
@@ -114,10 +114,7 @@ class Lift:
         taken |= {r.index for r in joint.reduced}
         names: dict[str, str] = {}
         for r in (r for stage in self.inner.stages for r in stage.ranges):
-            fresh = r.index
-            while fresh in taken:
-                fresh += "_"
-            names.setdefault(r.index, fresh)
+            names.setdefault(r.index, unlike(r.index, taken))
         return names
 
     @property

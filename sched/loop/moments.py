@@ -22,7 +22,7 @@ from ...algo.tensor_expr.expr import Call, Const, Expr
 from ...algo.tensor_expr.points import mapping
 from .nest import Loop, Stmt
 from .regions import function_of
-from .relations import positive, same_element, second, symbols
+from .relations import positive, primed, same_element, second, symbols
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,8 @@ def _touched(
     for value, loop in fixed:
         conditions.append(compare("eq", value, second(loop.values[other.name], other.dims)))
     images = [second(loop.values[other.name], other.dims) for loop in free]
-    marked = [f"{dim}'" for dim in other.dims]
-    both = mapping([*stmt.dims, *marked], images, conditions, sizes)
-    return both.project_out(raw.dim_type.in_, len(stmt.dims), len(marked))
+    both = mapping([*stmt.dims, *primed(other.dims)], images, conditions, sizes)
+    return both.project_out(raw.dim_type.in_, len(stmt.dims), len(other.dims))
 
 
 def _pieces(touched: raw.Map, last: bool) -> Iterator[raw.MultiAff]:

@@ -9,6 +9,7 @@ meant only where nothing else has the name, so that staging does not make other 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 
 from ...algo.errors import ScheduleError
 from .nest import Loop, Nest, leaves, loops
@@ -113,6 +114,13 @@ def fresh(
     taken = {loop.name for loop in loops(nest.tree)} - set(replaced)
     if name in taken:
         raise ScheduleError(f"{who}: there is already a loop {name}; choose {advice}")
+    return name
+
+
+def unlike(name: str, taken: Collection[str]) -> str:
+    """`name`, with underscores behind it where it is taken."""
+    while name in taken:
+        name += "_"
     return name
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...algo.tensor_expr.build import all_of, any_of, compare
 from ...algo.tensor_expr.expr import Expr
 from .nest import Loop, Seq, Stmt, Tree
-from .relations import second
+from .relations import earlier, second
 from .tree import way_to
 
 
@@ -56,10 +56,9 @@ def runs_before(order: Relative, a: Stmt, b: Stmt, *, or_same: bool = False) -> 
     `or_same` counts an instance as running before itself.
     """
     levels = [_values(loop, a, b) for loop in order.loops]
-    equal = [compare("eq", x, y) for x, y in levels]
-    ways = [all_of([*equal[:n], compare("lt", x, y)]) for n, (x, y) in enumerate(levels)]
+    ways = earlier(levels)
     if order.first or (order.first is None and or_same):
-        ways.append(all_of(equal))
+        ways.append(all_of(compare("eq", x, y) for x, y in levels))
     return any_of(ways)
 
 

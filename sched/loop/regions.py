@@ -119,9 +119,7 @@ def _touched(
     result = [dim + "@" for dim in (*outer, *coordinates)]
     found = points([*stmt.dims, *result], conditions, sizes)
     found = found.project_out(raw.dim_type.set, 0, len(stmt.dims))
-    for n, dim in enumerate((*outer, *coordinates)):
-        found = found.set_dim_name(raw.dim_type.set, n, isl.ident(dim))
-    return found
+    return isl.named(found, (*outer, *coordinates))
 
 
 def _inside(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from ...algo import isl
-from ...algo.tensor_expr.build import any_of, compare, const, mod, sub
+from ...algo.tensor_expr.build import all_of, any_of, compare, const, mod, sub
 from ...algo.tensor_expr.expr import Access, Expr, Index, Size, sizes_of, substitute, walk
 from ...algo.tensor_expr.points import points
 from .nest import Stmt
@@ -21,7 +21,12 @@ NO_FOLDS: Mapping[int, int] = {}
 @lru_cache(maxsize=1 << 14)
 def second(expr: Expr, dims: tuple[str, ...]) -> Expr:
     """An expression over `dims` at the second of two instances."""
-    return substitute(expr, {Index(dim): Index(dim + "'") for dim in dims})
+    return substitute(expr, dict(zip(map(Index, dims), map(Index, primed(dims)), strict=True)))
+
+
+def primed(dims: Sequence[str]) -> tuple[str, ...]:
+    """What dims are called at the second of two instances."""
+    return tuple(f"{dim}'" for dim in dims)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -58,6 +63,12 @@ def agree(exprs: Sequence[Expr], dims: tuple[str, ...]) -> list[Expr]:
     return [compare("eq", expr, second(expr, dims)) for expr in exprs]
 
 
+def earlier(pairs: Sequence[tuple[Expr, Expr]]) -> list[Expr]:
+    """The ways in which the first values come before the second in lexicographic order."""
+    equal = [compare("eq", a, b) for a, b in pairs]
+    return [all_of([*equal[:n], compare("lt", a, b)]) for n, (a, b) in enumerate(pairs)]
+
+
 def symbols(*stmts: Stmt) -> list[str]:
     """The size symbols in statements' domains and accesses."""
     return sizes_in(expr for stmt in stmts for expr in (*stmt.domain, *stmt.lhs, stmt.value))
@@ -80,6 +91,6 @@ def positive(sizes: Iterable[str]) -> list[Expr]:
 
 def pairs(a: Stmt, b: Stmt, conditions: Iterable[Expr], sizes: Sequence[str]) -> isl.raw.Set:
     """The pairs of instances of `a` and of `b` (primed) in their domains with `conditions`."""
-    dims = (*a.dims, *(dim + "'" for dim in b.dims))
+    dims = (*a.dims, *primed(b.dims))
     theirs = [second(condition, b.dims) for condition in b.domain]
     return points(dims, [*a.domain, *theirs, *conditions], sizes)

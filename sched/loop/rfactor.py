@@ -23,7 +23,7 @@ from .dependences import dependences
 from .factored import Factored, folds_over
 from .initial import statement
 from .lift import block_of
-from .names import find_loop, fresh, index_of, prefix, where
+from .names import find_loop, fresh, index_of, prefix, unlike, where
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .primitive import Primitive
 from .relations import agree, differ
@@ -164,9 +164,7 @@ class Rfactor(Primitive):
         rf = f"{_stem(update)}.rf"
         while rf in nest.buffers:
             rf += "2"
-        dim = index_of(loop.name)
-        while dim in init.dims:
-            dim += "_"
+        dim = unlike(index_of(loop.name), init.dims)
         kernel = _factored(
             nest.kernel, update, init, (rf, dim), extent, sub(loop.values[update.name], origin)
         )

@@ -10,7 +10,7 @@ from ...algo.tensor_expr.expr import Expr, Index, Range
 from .factored import Factored
 from .initial import statement
 from .lift import lift_of
-from .names import index_of, stem_and_part
+from .names import index_of, stem_and_part, unlike
 from .nest import Loop, Nest, Seq, Tree, leaves, loops
 from .tree import around_stmt, edit, remove, seq
 
@@ -53,9 +53,7 @@ def lifted(fold: Factored, block: tuple[Range, int], apart: bool) -> Nest:
         for d in reversed(fold.shared_dims(stmts[names[0]], [*known, Index(parts.dim)])):
             tree = Loop(f"{stem}.{d}", dict.fromkeys(names, Index(d)), tree)
         for item in reversed(inner):
-            name = f"{stem}.{index_of(item.name)}"
-            while name in taken:
-                name += "_"
+            name = unlike(f"{stem}.{index_of(item.name)}", taken)
             taken.add(name)
             mine = {n: values[item.name][n] for n in names}
             tree = replace(item, name=name, values=mine, body=tree)

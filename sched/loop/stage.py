@@ -24,7 +24,7 @@ from .primitive import Primitive
 from .regions import Cell
 from .relations import from_data, same_element
 from .storage import accumulators, cells, reads, touching
-from .tree import around_loop, around_stmt, edit, seq
+from .tree import around_stmt, edit, loops_to, seq
 from .validate import check_blocks
 from .witness import at, first_pair
 
@@ -108,7 +108,7 @@ class Stage(Primitive):
     def apply(self, nest: Nest) -> Nest:
         loop = find_loop(nest, self.at, self.who)
         old = self._buffer(nest, loop)
-        around = [*around_loop(nest.tree, loop.name), loop]
+        around = loops_to(nest.tree, loop.name)
         inner = [nest.stmts[name] for name in leaves(loop)]
         touched = [(s, cell) for s in inner for cell in cells(s, old.name)]
         names = dimension_names(touched[0][1])

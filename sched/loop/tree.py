@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
+from .nest import Leaf, Loop, Nest, Seq, Tree, leaves
 
 Step = tuple[Loop | Seq, int]
 """A node on the way down, and which of its parts the way enters (0 for a loop)."""
@@ -35,7 +35,7 @@ def way_to(tree: Tree, stmt: str) -> list[Step]:
 
 def way_to_loop(tree: Tree, name: str) -> list[Step]:
     """The way from the root to a loop, itself excluded."""
-    return list(_ways(_Same(tree)).get(name, ()))
+    return list(_ways(_Same(tree)).get(name, ()))[:-1]
 
 
 def _nodes(tree: Tree) -> Iterator[tuple[Tree, tuple[Step, ...]]]:
@@ -68,13 +68,13 @@ class _Same:
 
 @lru_cache(maxsize=64)
 def _ways(key: _Same) -> Mapping[Leaf | str, tuple[Step, ...]]:
-    """The ways to all statements, and to all loops by their names."""
+    """The ways to all statements, and to and into all loops by their names."""
     found: dict[Leaf | str, tuple[Step, ...]] = {}
     for node, way in _nodes(key.tree):
         if isinstance(node, Leaf):
             found[node] = way
         elif isinstance(node, Loop):
-            found[node.name] = way
+            found[node.name] = (*way, (node, 0))
     return found
 
 
@@ -88,9 +88,16 @@ def around_loop(tree: Tree, name: str) -> list[Loop]:
     return [node for node, _ in way_to_loop(tree, name) if isinstance(node, Loop)]
 
 
+def loops_to(tree: Tree, name: str | None) -> list[Loop]:
+    """The loops around a loop and itself, outermost first; none where there is no name."""
+    if name is None:
+        return []
+    return [node for node, _ in _ways(_Same(tree))[name] if isinstance(node, Loop)]
+
+
 def loop_named(tree: Tree, name: str) -> Loop:
     """The loop of that full name."""
-    return next(loop for loop in loops(tree) if loop.name == name)
+    return loops_to(tree, name)[-1]
 
 
 def edit(tree: Tree, change: Mapping[str, Callable[[Loop], Tree]]) -> Tree:

@@ -84,11 +84,11 @@ def test_the_first_point_is_the_smallest_size_first():
     assert below is not None and below["i"] < 3
 
 
-def test_maps_and_projection():
+def test_maps_and_names():
     write = isl.make_map(["i", "k"], ["i", "0"], ["0 <= k < 4"], ["N"], ("S", "C"))
     assert str(write) == "[N] -> { S[i, k] -> C[i, 0] : 0 <= k <= 3 }"
-    items = isl.make_set(["i", "j", "k"], ["0 <= i < j < k < 5"])
-    assert isl.project_onto(items, ["k"]).is_equal(isl.make_set(["k"], ["2 <= k < 5"]))
+    pair = isl.named(isl.make_set(["i", "j"], ["0 <= i < j"]), ["k'", "and"])
+    assert isl.dim_names(pair, isl.raw.dim_type.set) == ["k'", "and"]
 
 
 def test_threads_take_turns():
