@@ -157,17 +157,31 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_examples(examples: Any) -> None:
-    dense, blur, gram = map(examples, ("blis_matmul", "sliding_blur", "split_k"))
+    modules = ("blis_matmul", "sliding_blur", "split_k", "time_skewed_stencil")
+    dense, blur, gram, plate = map(examples, modules)
     arrays = small(99, 260), small(260, 49), small(49)
     written = {
         "blis_matmul": (dense.dense, dense.SCHEDULE, arrays),
         "sliding_blur": (blur.blur, blur.SLIDING, (small(75, 50), small(5))),
         "overlapped_blur": (blur.blur, blur.OVERLAPPED, (small(75, 150), small(5))),
         "split_k": (gram.gram, gram.SCHEDULE, (small(5000, 9), small(5000, 33))),
+        "time_skewed_stencil": (plate.heat, plate.schedule, (small(13, 40),)),
     }
     for name, (op, schedule, inputs) in written.items():
         file = type(schedule).load(op, EXAMPLES / f"{name}.sched")
         assert file == schedule
         agrees(op, file, *inputs)
-    for name in ("blis_matmul", "sliding_blur", "split_k", "timing"):
+    for name in (*modules, "timing"):
+        sys.modules.pop(name)
+
+
+def test_flash_attention(examples: Any) -> None:
+    flash = examples("flash_attention")
+    file = dt.Schedule.load(flash.attention, EXAMPLES / "flash_attention.sched")
+    assert file == flash.schedule()
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(n, 64)).astype("f") for n in (37, 70, 70))
+    got = flash.attention.with_schedule(file, strict=True)(q, k, v)
+    np.testing.assert_allclose(got, dt.interpret(flash.attention, q, k, v), rtol=0, atol=1e-5)
+    for name in ("flash_attention", "timing"):
         sys.modules.pop(name)
