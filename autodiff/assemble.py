@@ -69,7 +69,8 @@ def assemble(
     ]
     backward = needed(reusing(without_copies(backward, returns, extents)), returns)
     equations = [*_in_order(_forward(normal, backward, ties, saved)), *backward]
-    shapes = _shapes(op, checked, seeds, every, equations, saved)
+    counts = {eq.tensor: tensor for tensor, eqs in ties.items() for eq in eqs}
+    shapes = _shapes(op, checked, seeds, every, equations, saved, counts)
     params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
@@ -253,9 +254,10 @@ def _shapes(
     cotangents: Sequence[Cotangent],
     equations: Sequence[Equation],
     saved: Sequence[str],
+    counts: Mapping[str, str],
 ) -> dict[str, tuple[Expr, ...]]:
     """The extents that must be declared: of inputs, where they are formulas; of what is scattered
-    into; and those that `op` declares."""
+    into; and those that `op` declares, also for `counts` of what its tensors attain."""
     read = {a.tensor for eq in equations for a in reads(eq)}
     given = [*((name, name) for name in saved if name in read), *seeds.items()]
     formulas = {
@@ -265,7 +267,8 @@ def _shapes(
     }
     scattered = {n: c.shape for c in cotangents for n in c.parts()}
     defined = {eq.tensor for eq in equations}
-    inner = {n: s for n, s in {**op.shapes, **scattered}.items() if n in defined}
+    alike = {n: op.shapes[tensor] for n, tensor in counts.items() if tensor in op.shapes}
+    inner = {n: s for n, s in {**op.shapes, **alike, **scattered}.items() if n in defined}
     outer = {n: s for n, s in op.shapes.items() if n in read - defined}
     return {**outer, **formulas, **inner}
 

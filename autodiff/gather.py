@@ -77,12 +77,29 @@ def contributions(
 
     `value` is the cotangent of `access` at one instance, `shape` the tensor's extents.
     """
-    if any(accesses(expr) for expr in access.indices):
-        return [Scatter(access.indices, statement.ranges, statement.where, value)]
+    scattered = _by_data(access)
     parts = _addends(value)
-    if not any(_guard(part) for part in parts):
+    if not any(_guard(part, scattered) for part in parts):
         parts = [value]
+    if scattered:
+        return [_scattered(statement, access, part) for part in parts]
     return [_gathered(statement, access, part, shape) for part in parts]
+
+
+def _by_data(access: Access) -> bool:
+    return any(accesses(index) for index in access.indices)
+
+
+def _scattered(statement: Statement, access: Access, value: Expr) -> Scatter:
+    """Where nothing is added the index may be out of range, so what guards the value guards it;
+    a guard that itself reads where data say stays inside those before it."""
+    where = statement.where
+    while (guard := _guard(value, by_data=True)) is not None:
+        if any(map(_by_data, accesses(guard[0]))):
+            break
+        where = (*where, *conjuncts(guard[0]))
+        value = guard[1]
+    return Scatter(access.indices, statement.ranges, where, value)
 
 
 def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence[Expr]) -> Term:
@@ -115,10 +132,12 @@ def _addends(value: Expr) -> list[Expr]:
     return [value]
 
 
-def _guard(value: Expr) -> tuple[Expr, Expr] | None:
-    """(condition, x) if `value` is x where an affine condition holds, and else 0."""
-    if isinstance(value, Call) and value.op == "where" and is_affine(value.args[0]):
+def _guard(value: Expr, by_data: bool = False) -> tuple[Expr, Expr] | None:
+    """(condition, x) if `value` is x where a condition holds, affine or `by_data`, and else 0."""
+    if isinstance(value, Call) and value.op == "where":
         condition, x, y = value.args
+        if not by_data and not is_affine(condition):
+            return None
         if y is Const(0):
             return condition, x
         if x is Const(0):
