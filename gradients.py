@@ -98,6 +98,7 @@ def jvp(function: Op, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[
     forth = carried(function, tangent(function, wrt))
     plain = [p.name for p in forth.params[: len(forth.params) - len(wrt)]]
     results = function(*arrays)
+    given |= dict(zip(function.returns, _listed(results), strict=True))
     return results, forth(*(given[name] for name in plain), *(moves[name] for name in wrt))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op, Param
 from .assemble import annotation
+from .naming import named
 from .reverse import adjoint
 from .statements import fresh_name
 from .tidy import renamed
@@ -19,8 +20,9 @@ from .tidy import renamed
 def tangent(op: Op, wrt: tuple[str, ...] | str) -> Op:
     """The operator that gives the tangents of the results from those of the parameters `wrt`.
 
-    Its parameters are those of `op` that it needs, then `dA` for every A of `wrt`; it returns `dC`
-    for every returned tensor C. Raises what `adjoint` raises.
+    Its parameters are those of `op` that it needs, results of `op` of which it needs the type, then
+    `dA` for every A of `wrt`; it returns `dC` for every returned tensor C. Raises what `adjoint`
+    raises.
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     made: Op = op.memo(f"tangent {names}", lambda: _tangent(op, names))
@@ -39,9 +41,11 @@ def _tangent(op: Op, names: tuple[str, ...]) -> Op:
     ]
     whole = Op(back.name, (*primal, *seeds), back.equations, back.returns, back.shapes)
     forth = adjoint(whole, tuple(seed.name for seed in seeds))
-    taken = {p.name for p in forth.params} | {eq.tensor for eq in forth.equations}
+    # Linear in the seeds, it reads of one at most the type, which the result has too.
+    new = {seed.name: name for seed, name in zip(seeds, op.returns, strict=True)}
+    defined = {eq.tensor for eq in forth.equations}
+    taken = {new.get(p.name, p.name) for p in forth.params} | defined
     tangents = forth.params[len(forth.params) - len(names) :]
-    new: dict[str, str] = {}
     for old, wanted in [
         *zip((p.name for p in tangents), (f"d{name}" for name in names), strict=True),
         *zip(forth.returns, (f"d{name}" for name in op.returns), strict=True),
@@ -50,8 +54,12 @@ def _tangent(op: Op, names: tuple[str, ...]) -> Op:
         taken.add(new[old])
     return Op(
         f"{op.name}_tangent",
-        tuple(Param(new.get(p.name, p.name), p.type) for p in forth.params),
-        tuple(renamed(eq, new) for eq in forth.equations),
+        tuple(
+            Param(new.get(p.name, p.name), p.type)
+            for p in forth.params
+            if new.get(p.name) not in defined
+        ),
+        tuple(named(renamed(eq, new), (), new.values()) for eq in forth.equations),
         tuple(new.get(name, name) for name in forth.returns),
         {new.get(name, name): shape for name, shape in forth.shapes.items()},
     )

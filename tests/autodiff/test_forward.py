@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import diptych as dt
 import numpy as np
 from diptych.algo.tensor_expr.parse import parse
 from diptych.autodiff.check import run
@@ -42,3 +43,13 @@ def test_a_size_that_only_an_unread_parameter_says() -> None:
     assert tangent(op, "x").text == (
         "f_tangent(x: [], q: [N], dx: []) -> dy:\n    dy[i] = 2 * dx[] * x[] where i in 0:N"
     )
+
+
+def test_a_result_that_nothing_moves_gives_its_type() -> None:
+    assert tangent(parse("f(x: [N]) -> y:\n y[i] = floor(x[i])"), "x").text == (
+        "f_tangent(y: [N], dx: [N]) -> dy:\n    dy[x] = 0 * y[x]**0"
+    )
+    op = dt.op("f(x: [N, M]) -> m, a:\n m[i] = max(x[i,k])\n a[i] = argmax(x[i,k])")
+    x = np.array([[1.0, 3.0, 2.0], [5.0, 4.0, 0.0]], np.float32)
+    _, (dm, da) = dt.jvp(op, (x,), (10 * x,))
+    assert dm.tolist() == [30.0, 50.0] and da.tolist() == [0, 0] and da.dtype == np.int64
