@@ -20,7 +20,7 @@ LETTERS = "yxzuvpqrstwijklmnabcdefgho"
 def named(eq: Equation, hints: Sequence[Sequence[str]], taken: Collection[str]) -> Equation:
     """The equation with all indices renamed for people: `hints` are names to try for each
     placeholder, best first; `taken` are names that no index may have."""
-    free, conflicts = _scopes(eq, eq.roots)
+    free, conflicts = _scopes(eq.roots)
     bases = [_base(name) for name in (*free, *conflicts)]
     names: dict[str, str] = {}
     for name in free:
@@ -60,7 +60,7 @@ def rename_indices(expr: Expr, names: Mapping[str, str]) -> Expr:
     return transform(expr, rule)
 
 
-def _scopes(eq: Equation, roots: Sequence[Expr]) -> tuple[list[str], dict[str, set[str]]]:
+def _scopes(roots: Sequence[Expr]) -> tuple[list[str], dict[str, set[str]]]:
     """The indices of the equation itself, and each bound index with those bound around or inside
     it. A bound index has one name wherever its reduction occurs."""
     conflicts: dict[str, set[str]] = {}

@@ -80,7 +80,7 @@ class OpTask:
     def prepare(self) -> None:
         threads(self.threads)
         rng = np.random.default_rng(0)
-        self.inputs = [_random(rng, *self.types[p.name], self.op) for p in self.op.params]
+        self.inputs = [_random(rng, *self.types[p.name]) for p in self.op.params]
         if self.work <= 1 << 28:
             result = interpret(self.op, *self.inputs)
         else:
@@ -226,9 +226,7 @@ def _types(arrays: list[np.ndarray[Any, Any]]) -> Any:
     return [(from_numpy(a.dtype), a.shape) for a in arrays]
 
 
-def _random(
-    rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], op: Op
-) -> np.ndarray[Any, Any]:
+def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Inputs that no schedule can treat specially: floats around 0, small non-negative integers.
 
     Small because integer inputs are often indices into other inputs; where an extent is even

@@ -306,7 +306,7 @@ class _Checker:
             )
         if tensor not in self.op.shapes:
             self._check_start(mine)
-            self.extents.define(tensor, shape(tensor, mine, self.fail))
+            self.extents.define(tensor, shape(mine, self.fail))
 
     def _prove(self, tensor: str) -> None:
         """Proves that accesses are in bounds and that each element is written once."""

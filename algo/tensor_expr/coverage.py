@@ -18,10 +18,10 @@ from .uses import depends_on_data
 Fail = Callable[[int, str], Exception]
 
 
-def shape(tensor: str, equations: Mapping[int, Equation], fail: Fail) -> tuple[Expr, ...]:
+def shape(equations: Mapping[int, Equation], fail: Fail) -> tuple[Expr, ...]:
     """The extents that the left sides give: one more than the largest index written.
 
-    `equations` are all that define the tensor, by number, with their ranges; `fail` makes the
+    `equations` are all that define a tensor, by number, with their ranges; `fail` makes the
     error for an equation and a message.
     """
     rank = len(next(iter(equations.values())).lhs)

@@ -73,7 +73,7 @@ def make_op(
     equations = tuple(map(_equation, drafts))
     _ranks(drafts, params or ())
     inputs = tuple(params) if params is not None else _inputs([_draft(eq) for eq in equations])
-    _single_assignment(drafts, {p.name for p in inputs}, loc)
+    _single_assignment(drafts, {p.name for p in inputs})
     _names(drafts, inputs, shapes)
     out = _returns(drafts, returns, loc)
     formulas = {p.name for p in inputs if p.type.dims is None}  # extents a header cannot say
@@ -192,7 +192,7 @@ def _indices(count: int) -> str:
     return "1 index" if count == 1 else f"{count} indices"
 
 
-def _single_assignment(drafts: Sequence[Draft], inputs: set[str], loc: Loc) -> None:
+def _single_assignment(drafts: Sequence[Draft], inputs: set[str]) -> None:
     """Inputs are not assigned, equations of one tensor stand together, reads follow definitions.
 
     Tensors that need each other may be defined in any order.

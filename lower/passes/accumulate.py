@@ -77,9 +77,7 @@ class _Accumulating:
             if run is None or not self.pays(uses[run[0] : run[1]], buffers[name]):
                 continue
             start, stop = run
-            inside = self.partial(
-                parts[start:stop], buffers[name], uses[start:stop], buffers, known
-            )
+            inside = self.partial(parts[start:stop], buffers[name], uses[start:stop])
             return self.body(block(*parts[:start], inside, *parts[stop:]), buffers, known)
         return block(*(self.inner(part, buffers, known) for part in parts))
 
@@ -103,14 +101,7 @@ class _Accumulating:
         many = sum(use.updates for use in uses) > len(cells)
         return many or wide or any(use.looped for use in uses)
 
-    def partial(
-        self,
-        parts: list[Stmt],
-        buffer: Buffer,
-        uses: list[_Use],
-        buffers: Mapping[str, Buffer],
-        known: Known,
-    ) -> Stmt:
+    def partial(self, parts: list[Stmt], buffer: Buffer, uses: list[_Use]) -> Stmt:
         """The statements with each shared cell's updates going to lanes of its own."""
         reducer = next(use.reducer for use in uses if use.reducer is not None)
         native = self.native(buffer)

@@ -116,7 +116,7 @@ def _check(nest: Nest, buffer: Buffer, who: str) -> None:
                 clash = close.intersect(_sharing(life, dim, count))
                 if not clash.is_empty():
                     found = _witness(nest, buffer, clash, sizes)
-                    raise ScheduleError(f"{who}: {found}; {_advice(buffer, dim, live)}")
+                    raise ScheduleError(f"{who}: {found}; {_advice(dim, live)}")
     except isl.Exhausted:
         raise ScheduleError(
             f"{who}: could not prove that {buffer.name}, folded, keeps its values long enough; "
@@ -209,7 +209,7 @@ def _witness(nest: Nest, buffer: Buffer, clash: raw.Map, sizes: Sequence[str]) -
     raise InternalError(f"no reader of {buffer.name} for elements that are in each other's way")
 
 
-def _advice(buffer: Buffer, dim: int, live: float) -> str:
+def _advice(dim: int, live: float) -> str:
     if live == math.inf:
         return f"d{dim} cannot be folded at all sizes"
     return f"fold d{dim} by {int(live) + 1} at least"

@@ -95,7 +95,7 @@ class Tile(Primitive):
         plain = all(name.isidentifier() for name, _ in self.factors)
         return ((), dict(self.factors)) if plain else ((dict(self.factors),), {})
 
-    def _parts(self, nest: Nest) -> list[Primitive]:
+    def _parts(self) -> list[Primitive]:
         from .reorder import Reorder
 
         splits: list[Primitive] = [Split(name, factor) for name, factor in self.factors]
@@ -112,7 +112,7 @@ class Tile(Primitive):
         return self._run(nest, check=False)
 
     def _run(self, nest: Nest, *, check: bool) -> Nest:
-        for part in self._parts(nest):
+        for part in self._parts():
             try:
                 if check:
                     part.legal(nest)
