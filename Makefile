@@ -52,4 +52,5 @@ clean:
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -P docs/errors.py
+	$(BIN)/python -P docs/printed.py
 	$(BIN)/python -P docs/operators.py

@@ -7,6 +7,7 @@ What stands before the first case runs before each, as the file `shared.py`.
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import tempfile
@@ -54,10 +55,19 @@ class Case:
         return _error(self)
 
 
+def value(case: Case) -> Any:
+    """What the last line of a case gives, for a case that is not wrong."""
+    names = _names()
+    _execute(case.shared, "shared.py", names)
+    *before, last = ast.parse(case.code).body
+    assert isinstance(last, ast.Expr), f"{case}: the last line is no expression"
+    _execute("\n".join(map(ast.unparse, before)), "case.py", names)
+    return eval(compile(ast.Expression(last.value), "case.py", "eval"), names)
+
+
 @cache
 def _error(case: Case) -> dt.Error:
-    names: dict[str, Any] = dict(zip("ijkln", dt.indices("i j k l n"), strict=True))
-    names |= {"np": np, "dt": dt, "f32": dt.f32, "f64": dt.f64, "i32": dt.i32, "i64": dt.i64}
+    names = _names()
     with _empty_directory():
         _execute(case.shared, "shared.py", names)
         try:
@@ -65,6 +75,13 @@ def _error(case: Case) -> dt.Error:
         except dt.Error as error:
             return error
     raise AssertionError(f"{case}: the code raises nothing")
+
+
+def _names() -> dict[str, Any]:
+    """What stands before every case."""
+    names: dict[str, Any] = dict(zip("ijkln", dt.indices("i j k l n"), strict=True))
+    names |= {"np": np, "dt": dt, "f32": dt.f32, "f64": dt.f64, "i32": dt.i32, "i64": dt.i64}
+    return names
 
 
 def _execute(code: str, name: str, names: dict[str, Any]) -> None:
@@ -85,10 +102,10 @@ def _empty_directory() -> Iterator[None]:
             os.environ.update(environment)
 
 
-def cases() -> list[Case]:
-    """All cases, chapter by chapter."""
+def cases(folder: str = "errors") -> list[Case]:
+    """All cases of a page, chapter by chapter."""
     found = []
-    for file in sorted((DOCS / "errors").glob("*.case")):
+    for file in sorted((DOCS / folder).glob("*.case")):
         title = file.stem.partition("-")[2].replace("-", " ").capitalize()
         shared, *parts = ("\n" + file.read_text()).split("\n## ")
         for part in parts:
