@@ -7,7 +7,6 @@ and value flow are then those of the new stages, so everything else follows as f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,20 +21,17 @@ from .carried import check_dependence
 from .dependences import dependences
 from .factored import Factored, folds_over
 from .initial import statement
+from .insert import inserted, placed
 from .lift import block_of
 from .names import find_loop, fresh, index_of, prefix, unlike, where
-from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
+from .nest import Buffer, Leaf, Loop, Nest, Stmt, leaves
 from .primitive import Primitive
-from .relations import agree, differ
 from .rfactor_fold import accumulated
 from .rfactor_lift import lifted
 from .storage import in_coordinates, repeats
-from .tree import around_stmt, seq
+from .tree import around_stmt
 from .validate import check_storage
-from .witness import at, first_pair
-
-Follow = Callable[[Loop], Expr | None]
-"""A loop's value over the dims of a new statement, None where they do not determine it."""
+from .witness import at
 
 
 @dataclass(frozen=True)
@@ -186,10 +182,10 @@ class Rfactor(Primitive):
         def by_partial(item: Loop) -> Expr | None:
             return add(Index(dim), origin) if item is loop else by_result(item)
 
-        first = _place(start, chain, by_partial, ())
+        first = placed(start, chain, by_partial, ())
         along = Loop(self._combining(loop), {update.name: Index(dim)}, Leaf(update.name))
-        last = _place(combine, chain, by_result, (along,))
-        tree = _rebuilt(
+        last = placed(combine, chain, by_result, (along,))
+        tree = inserted(
             nest.tree, 0, update.name, partial.name, (start.name, first), (update.name, last)
         )
         stmts: dict[str, Stmt] = {}
@@ -255,78 +251,3 @@ def _factored(
     tensor = kernel.tensors[old[update.name].tensor]
     made = Tensor(rf, tensor.dtype, (extent, *tensor.shape), "temp")
     return replace(kernel, stages=tuple(stages), tensors={**kernel.tensors, rf: made})
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a new statement goes: values of the outermost loops of a chain, then its own tree."""
-
-    values: tuple[Expr, ...]
-    tree: Tree
-
-
-def _place(stmt: Stmt, chain: list[Loop], follow: Follow, inner: tuple[Loop, ...]) -> _Place:
-    """As far inside the chain as the statement's dims determine the loops, then copies of others.
-
-    Where the loops that are determined do not tell all instances apart, it gets one loop a dim.
-    """
-    values: list[Expr] = []
-    for loop in chain:
-        value = follow(loop)
-        if value is None:
-            break
-        values.append(value)
-    own: list[tuple[Loop, Expr]] = []
-    for loop in chain[len(values) :]:
-        value = follow(loop)
-        if value is not None:
-            own.append((loop, value))
-    known = [*values, *(value for _, value in own), *(loop.values[stmt.name] for loop in inner)]
-    tree: Tree = Leaf(stmt.name)
-    for loop in inner:
-        tree = replace(loop, body=tree)
-    if _tell_apart(stmt, known):
-        for loop, value in reversed(own):
-            name = f"{stmt.name}.{index_of(loop.name)}"
-            tree = replace(loop, name=name, values={stmt.name: value}, body=tree)
-    else:
-        given = {*values, *(loop.values[stmt.name] for loop in inner)}
-        for dim in reversed(stmt.dims):
-            if Index(dim) not in given:
-                tree = Loop(f"{stmt.name}.{dim}", {stmt.name: Index(dim)}, tree)
-    return _Place(tuple(values), tree)
-
-
-def _tell_apart(stmt: Stmt, values: list[Expr]) -> bool:
-    """Do these values of loops differ for different instances?"""
-    apart = differ([Index(dim) for dim in stmt.dims], stmt.dims)
-    return first_pair(stmt, stmt, [*agree(values, stmt.dims), apart], stmt.name) is None
-
-
-def _rebuilt(
-    tree: Tree,
-    depth: int,
-    old: str,
-    new: str,
-    before: tuple[str, _Place],
-    after: tuple[str, _Place],
-) -> Tree:
-    """The tree with statement `old` called `new`, and trees put before and after what holds it."""
-    if old not in leaves(tree):
-        return tree
-    if isinstance(tree, Seq):
-        return seq([_rebuilt(part, depth, old, new, before, after) for part in tree.parts])
-    made: Tree = Leaf(new)
-    if isinstance(tree, Loop):
-        values = {(new if name == old else name): value for name, value in tree.values.items()}
-        for name, it in (before, after):
-            if depth < len(it.values):
-                values[name] = it.values[depth]
-        body = _rebuilt(tree.body, depth + 1, old, new, before, after)
-        made = replace(tree, values=values, body=body)
-    parts = [made]
-    if depth == len(before[1].values):
-        parts.insert(0, before[1].tree)
-    if depth == len(after[1].values):
-        parts.append(after[1].tree)
-    return seq(parts)
