@@ -167,3 +167,13 @@ def promote_weak(strong: DType, scalar: bool | int | float) -> DType:
     if isinstance(scalar, int):
         return i64 if strong is bool_ else strong
     return strong if strong.is_float else f64
+
+
+def integers(values: np.ndarray[Any, Any], target: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Floats as integers of a NumPy type, as compiled code casts them: truncated, the nearest that
+    there is where they are out of range, 0 for NaN."""
+    ends = np.iinfo(target)
+    whole = np.trunc(values.astype(np.float64))
+    below, above = whole <= ends.min, whole >= ends.max
+    inside = np.where(below | above | np.isnan(whole), 0, whole).astype(target)
+    return np.where(below, target.type(ends.min), np.where(above, target.type(ends.max), inside))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..algo.dtypes import integers
 from ..algo.errors import InternalError, UnsupportedError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, children, walk
 from ..algo.tensor_expr.operations import OPERATIONS
@@ -184,7 +185,13 @@ def _numpy(dtype: Any) -> Any:
 
 def _caster(dtype: Any) -> Any:
     target = _numpy(dtype)
-    return lambda value: np.asarray(value).astype(target)[()]
+
+    def convert(value: Any) -> Any:
+        array = np.asarray(value)
+        cut = array.dtype.kind == "f" and target.kind in "iu"
+        return (integers(array, target) if cut else array.astype(target))[()]
+
+    return convert
 
 
 def _empty(buffer: Buffer) -> Any:

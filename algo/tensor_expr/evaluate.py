@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import DType, bf16, bool_, f32, f64, i64, promote
+from ..dtypes import DType, bf16, bool_, f32, f64, i64, integers, promote
 from ..errors import InternalError, ShapeError
 from .contraction import contract
 from .expr import (
@@ -105,9 +105,11 @@ class Evaluator:
         return dtype.numpy
 
     def convert(self, value: Array, dtype: DType) -> Array:
-        """`value` rounded or wrapped to `dtype`; floats to integers truncate."""
+        """`value` rounded or wrapped to `dtype`; floats to integers truncate and saturate."""
+        value, storage = np.asarray(value), self.storage(dtype)
         with np.errstate(all="ignore"):
-            out = np.asarray(value).astype(self.storage(dtype), copy=False)
+            cut = value.dtype.kind == "f" and storage.kind in "iu"
+            out = integers(value, storage) if cut else value.astype(storage, copy=False)
         return round_bf16(out) if dtype is bf16 and not self.exact else out
 
     # -- boxes

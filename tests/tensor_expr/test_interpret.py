@@ -508,3 +508,15 @@ def test_products_of_every_shape(product: str, expected: Callable[..., Any]) -> 
     a, b = floats(4, 6), floats(6, 2)
     text = f"f(A: [I, K], B: [K, J]) -> y: y[i,j] = sum({product}, over=(k in 0:K,)) where j in 0:J"
     agrees(run(text, a, b), expected(a, b))
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i32", "u32", "i64", "u64"])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_saturate_as_integers(name: str, kind: type) -> None:
+    ends = np.iinfo(BY_NAME[name].numpy)
+    x = np.array([np.nan, np.inf, -np.inf, -1.5, 126.9, -(2.0**62)], kind)
+    got = interpret(parse(f"y[i] = {name}(x[i])"), x)
+    assert got.dtype == BY_NAME[name].numpy
+    last = max(ends.min, min(ends.max, int(x[-1]))) if np.isfinite(x[-1]) else ends.min
+    near = int(x[4])
+    assert got.tolist() == [0, ends.max, ends.min, max(-1, ends.min), near, last]
