@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..algo import isl
 from ..algo.errors import ScheduleError, UnsupportedError
@@ -90,28 +90,40 @@ def _code(
     try:
         with isl.quota(QUOTA):
             stored = windows(nest, context, lengths, strides)
-            body, visits = _generate(nest, stored, {}, context)
-        if not complete(nest, visits, context):
-            with isl.quota(QUOTA):
-                known = {stmt.name: determined(stmt, context) for stmt in nest.stmts.values()}
-                body, visits = _generate(nest, stored, known, context)
-            if not complete(nest, visits, context):
-                raise Unlowered(
-                    f"{name}: isl generates loops that miss instances of this nest; "
-                    f"split or reorder fewer loops over indices that others determine"
-                )
+        body = _whole(nest, name, stored, context, ())
+        homes = {nest.buffers[buffer].at for buffer in torn(body)}
+        if homes:
+            body = _whole(nest, name, stored, context, [home for home in homes if home])
     except isl.Exhausted:
         raise Unlowered(
             f"{name}: isl finds no loops for this nest within {QUOTA} operations; "
             f"split or fuse fewer loops"
         ) from None
-    buffer = torn(body)
-    if buffer is not None:
+    for buffer in torn(body):
         raise Unlowered(
-            f"{name}: isl generates several pieces of the loop in which {buffer} lives, and it is "
-            f"read in another than where it is written; keep it in a loop further out"
+            f"{name}: isl generates several pieces of the loop in which {buffer} lives; "
+            "keep it in a loop further out"
         )
     return body, stored
+
+
+def _whole(
+    nest: Nest, name: str, stored: Mapping[str, Window], context: Context, held: Collection[str]
+) -> ir.Stmt:
+    """The code that runs every instance of the nest, loops `held` in one piece."""
+    known: Mapping[str, Mapping[Expr, Expr]] = {}
+    with isl.quota(QUOTA):
+        body, visits = _generate(nest, stored, known, context, held)
+    if not complete(nest, visits, context):
+        with isl.quota(QUOTA):
+            known = {stmt.name: determined(stmt, context) for stmt in nest.stmts.values()}
+            body, visits = _generate(nest, stored, known, context, held)
+        if not complete(nest, visits, context):
+            raise Unlowered(
+                f"{name}: isl generates loops that miss instances of this nest; "
+                f"split or reorder fewer loops over indices that others determine"
+            )
+    return body
 
 
 def _generate(
@@ -119,9 +131,10 @@ def _generate(
     stored: Mapping[str, Window],
     known: Mapping[str, Mapping[Expr, Expr]],
     context: Context,
+    held: Collection[str],
 ) -> tuple[ir.Stmt, list[Visit]]:
     build = raw.AstBuild.from_context(context.params)
-    ast = build.node_from_schedule(schedule(nest, known, context))
+    ast = build.node_from_schedule(schedule(nest, known, context, held))
     return walk(ast, nest, stored, context)
 
 

@@ -6,7 +6,8 @@ extension nodes. The mark keeps the place of a loop that turns out to have one i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ..algo import isl
 from ..algo.errors import InternalError
@@ -15,6 +16,7 @@ from ..algo.tensor_expr.affine import to_isl
 from ..algo.tensor_expr.expr import Expr, substitute
 from ..sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from .context import NOTHING, Context
+from .joints import Held, hold
 
 
 def domain_text(stmt: Stmt) -> str:
@@ -32,10 +34,12 @@ def schedule(
     nest: Nest,
     known: Mapping[str, Mapping[Expr, Expr]] | None = None,
     context: Context = NOTHING,
+    held: Collection[str] = (),
 ) -> raw.Schedule:
     """The schedule tree of a nest whose sizes are bound or in the context. Call it inside a quota.
 
-    `known` gives other words for dims of statements, to be used in the values of loops.
+    `known` gives other words for dims of statements, to be used in the values of loops. Loops in
+    which the buffers of the loops `held` live, and those around, stay in one piece.
     """
     covered = list(leaves(nest.tree))
     if sorted(covered) != sorted(nest.stmts):
@@ -45,36 +49,47 @@ def schedule(
         )
     texts = "; ".join(map(domain_text, nest.stmts.values()))
     domain = isl.parse_union_set(f"{context.prefix}{{ {texts} }}")
+    joints = hold(nest, held, context)
+    for joint in joints.domains.values():
+        domain = domain.union(joint.to_union_set())
     root = raw.Schedule.from_domain(domain).get_root()
-    return _plant(root.child(0), nest.tree, nest, known or {}, context.prefix).get_schedule()
+    planter = _Planter(joints, known or {}, context.prefix)
+    return planter.plant(root.child(0), joints.nest.tree).get_schedule()
 
 
-def _plant(
-    leaf: raw.ScheduleNode,
-    tree: Tree,
-    nest: Nest,
-    known: Mapping[str, Mapping[Expr, Expr]],
-    prefix: str,
-) -> raw.ScheduleNode:
-    """Grows `tree` in place of `leaf`; returns the topmost node it made."""
-    match tree:
-        case Leaf():
-            return leaf
-        case Loop() as loop:
-            values = "; ".join(
-                f"{space(nest.stmts[stmt])} -> [{to_isl(substitute(value, known.get(stmt, {})))}]"
-                for stmt, value in loop.values.items()
-            )
-            text = f"{prefix}{{ {values} }}"
-            band = raw.MultiUnionPwAff.from_union_map(isl.parse_union_map(text))
-            mark = leaf.insert_partial_schedule(band).insert_mark(raw.Id(loop.name))
-            return _plant(mark.child(0).child(0), loop.body, nest, known, prefix).ancestor(2)
-        case Seq(parts):
-            filters = raw.UnionSetList.alloc(raw.DEFAULT_CONTEXT, len(parts))
-            for part in parts:
-                spaces = "; ".join(space(nest.stmts[stmt]) for stmt in leaves(part))
-                filters = filters.add(isl.parse_union_set(f"{prefix}{{ {spaces} }}"))
-            node = leaf.insert_sequence(filters)
-            for n, part in enumerate(parts):
-                node = _plant(node.child(n).child(0), part, nest, known, prefix).ancestor(2)
-            return node
+@dataclass(frozen=True)
+class _Planter:
+    joints: Held
+    known: Mapping[str, Mapping[Expr, Expr]]
+    prefix: str
+
+    def plant(self, leaf: raw.ScheduleNode, tree: Tree) -> raw.ScheduleNode:
+        """Grows `tree` in place of `leaf`; returns the topmost node it made."""
+        stmts = self.joints.nest.stmts
+        match tree:
+            case Leaf():
+                return leaf
+            case Loop() as loop:
+                values = "; ".join(
+                    f"{space(stmts[stmt])} -> [{self._text(stmt, value)}]"
+                    for stmt, value in loop.values.items()
+                )
+                text = f"{self.prefix}{{ {values} }}"
+                band = raw.MultiUnionPwAff.from_union_map(isl.parse_union_map(text))
+                node = leaf.insert_partial_schedule(band)
+                if loop.name in self.joints.loops:
+                    node = node.band_member_set_ast_loop_type(0, raw.ast_loop_type.atomic)
+                mark = node.insert_mark(raw.Id(loop.name))
+                return self.plant(mark.child(0).child(0), loop.body).ancestor(2)
+            case Seq(parts):
+                filters = raw.UnionSetList.alloc(raw.DEFAULT_CONTEXT, len(parts))
+                for part in parts:
+                    spaces = "; ".join(space(stmts[stmt]) for stmt in leaves(part))
+                    filters = filters.add(isl.parse_union_set(f"{self.prefix}{{ {spaces} }}"))
+                node = leaf.insert_sequence(filters)
+                for n, part in enumerate(parts):
+                    node = self.plant(node.child(n).child(0), part).ancestor(2)
+                return node
+
+    def _text(self, stmt: str, value: Expr) -> str:
+        return to_isl(substitute(value, self.known.get(stmt, {})))

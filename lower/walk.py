@@ -118,7 +118,9 @@ class _Walker:
             return self.pieces(node.mark_get_node(), here, mark)
         user = node.user_get_expr()
         args = [user.get_op_arg(n) for n in range(user.get_op_n_arg())]
-        stmt = self.nest.stmts[isl.name(args[0].get_id().get_name())]
+        stmt = self.nest.stmts.get(isl.name(args[0].get_id().get_name()))
+        if stmt is None:
+            return ir.block()  # a joint
         instance = tuple(_scalar(arg, here.names) for arg in args[1:])
         self.visits.append(Visit(stmt.name, here.loops, here.conditions, instance))
         made = self.statement(stmt, instance)

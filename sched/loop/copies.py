@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ...algo import isl
@@ -14,10 +15,16 @@ from ...algo.tensor_expr.points import points
 from .layout import loop_names, loop_values
 from .names import index_of, unlike
 from .nest import Leaf, Loop, Nest, Stmt, Tree
-from .regions import Cell, region
+from .regions import Cell, Region, pieces, region
 from .relations import agree, differ, primed, second
 from .storage import in_coordinates
 from .tree import around_stmt
+
+Touched = tuple[Stmt, Cell]
+"""A statement and the cell of an access of it."""
+
+PIECES = 8
+"""More copies than this of one tile would be slower than what they avoid."""
 
 Inner = tuple[str, Expr, str, int | None]
 """A loop of the copy's own: last component of its name, value, kind, extent."""
@@ -109,39 +116,106 @@ def _tell_apart(values: Sequence[Expr], names: Sequence[str], shape: Sequence[Ex
     return isl.is_empty(points(both, conditions, sizes_of([*values, *shape]))) is isl.Answer.YES
 
 
-def copy(
-    nest: Nest,
-    label: str,
-    buffers: tuple[str, str],
-    touched: Sequence[tuple[Stmt, Cell]],
-    around: Sequence[Loop],
-    shape: Shape,
-    names: tuple[str, ...],
-    who: str,
-    without: Sequence[tuple[Stmt, Cell]] = (),
-) -> tuple[Stmt, Tree]:
-    """The statement that copies the touched elements (but those `without`), and its loops.
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+"""Those of loops, and those of coordinates."""
 
-    `buffers` are target and source, of which the tile's own is not in the nest yet. A copy out
-    of the tile must not write more than was computed: the elements must form one convex block.
+Copying = tuple[Stmt, Tree]
+"""The statement that copies, and its loops."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies between a tile and the buffer around it, under the loops `around`.
+
+    `names` are those of the coordinates. Of the ends, target and source, the tile is not in the
+    nest yet.
     """
-    target, source = buffers
-    tensor = next(nest.buffers[name].tensor for name in buffers if name in nest.buffers)
-    free = [loop for loop in around if loop.name in shape.own]
-    dims = tuple(shape.own[loop.name] for loop in free)
-    found = region(nest, tensor, touched, free, (dims, names), who, without)
-    if not found.exact and nest.buffers.get(target) is not None:
-        raise ScheduleError(
-            f"{who}: the elements of {tensor} written under loop {around[-1].name} are no convex "
-            "block, so they cannot be copied out as one"
-        )
-    cell: tuple[Expr, ...] = tuple(map(Index, names))
-    loc = touched[0][0].loc
-    stmt = Stmt(
-        label, (*dims, *names), found.conditions, target, cell, Access(source, cell), None,
-        (tensor, cell), loc,
-    )  # fmt: skip
-    tree: Tree = Leaf(label)
-    for name, value, kind, extent in reversed(shape.inner):
-        tree = Loop(f"{label}.{name}", {label: value}, tree, kind, extent)
-    return stmt, tree
+
+    nest: Nest
+    tensor: str
+    around: Sequence[Loop]
+    shape: Shape
+    names: tuple[str, ...]
+    who: str
+
+    def bring(
+        self,
+        label: str,
+        ends: tuple[str, str],
+        wanted: Sequence[Touched],
+        made: Sequence[Touched],
+    ) -> list[Copying]:
+        """Copies in of what is wanted and not `made` in the same iteration.
+
+        One copy of a convex set of elements around them; or one a convex piece, where the tile is
+        written too, for then a set around them may take in elements that nothing has given yet.
+        """
+        ask = self._question(wanted)
+        found = [region(*ask, made)]
+        if made and not found[0].exact:
+            parts = pieces(*ask, made)
+            found = parts if len(parts) <= PIECES else found
+        return self._statements(label, ends, found, wanted)
+
+    def save(
+        self,
+        label: str,
+        ends: tuple[str, str],
+        written: Sequence[Touched],
+        useful: Sequence[Touched],
+    ) -> list[Copying]:
+        """Copies out of what is written: only the `useful` part, where that is one convex set.
+
+        No more than is written may be copied, for the tile does not hold the rest.
+        """
+        found: list[Region] = []
+        if useful:
+            with suppress(ScheduleError):  # what takes isl too long is saved whole
+                found = [region(*self._question(useful))]
+        if not found or not found[0].exact:
+            found = [region(*self._question(written))]
+        if not found[0].exact:
+            found = pieces(*self._question(written))
+        if len(found) > PIECES or not all(part.exact for part in found):
+            raise ScheduleError(
+                f"{self.who}: the elements of {self.tensor} written under loop "
+                f"{self.around[-1].name} are no convex block, so they cannot be copied out as one"
+            )
+        return self._statements(label, ends, found, written)
+
+    def _question(
+        self, touched: Sequence[Touched]
+    ) -> tuple[Nest, str, Sequence[Touched], list[Loop], Names, str]:
+        free = [loop for loop in self.around if loop.name in self.shape.own]
+        own = tuple(self.shape.own[loop.name] for loop in free)
+        return self.nest, self.tensor, touched, free, (own, self.names), self.who
+
+    def _statements(
+        self,
+        label: str,
+        ends: tuple[str, str],
+        regions: Sequence[Region],
+        touched: Sequence[Touched],
+    ) -> list[Copying]:
+        target, source = ends
+        cell: tuple[Expr, ...] = tuple(map(Index, self.names))
+        made: dict[str, Copying] = {}
+        for part in regions:
+            name = unused(label, {*self.nest.stmts, *made})
+            stmt = Stmt(
+                name, (*part.outer, *part.coordinates), part.conditions, target, cell,
+                Access(source, cell), None, (self.tensor, cell), touched[0][0].loc,
+            )  # fmt: skip
+            tree: Tree = Leaf(name)
+            for inner, value, kind, extent in reversed(self.shape.inner):
+                tree = Loop(f"{name}.{inner}", {name: value}, tree, kind, extent)
+            made[name] = stmt, tree
+        return list(made.values())
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """`name`, numbered from the second one on."""
+    n, found = 2, name
+    while found in taken:
+        found, n = f"{name}{n}", n + 1
+    return found

@@ -8,20 +8,23 @@ value flow, which takes longer, answers the rest, and finds the instance that is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ...algo import isl
 from ...algo.isl import raw
-from ...algo.tensor_expr.build import compare
-from ...algo.tensor_expr.expr import Const, Expr
+from ...algo.tensor_expr.build import add, compare
+from ...algo.tensor_expr.expr import Const, Expr, Size
 from ...algo.tensor_expr.points import mapping, pairing, points
 from .relations import primed, second
 
 QUOTA = 4 * isl.QUOTA
 PLAIN = isl.QUOTA // 10
 """Operations for the plain argument, before value flow is asked."""
+
+START = "start@"
+"""When loops start, as isl is told: it must not know."""
 
 Conditions = tuple[Expr, ...]
 
@@ -80,7 +83,7 @@ def by_flow(ask: Question) -> tuple[str, Mapping[str, int]] | None:
 @lru_cache(maxsize=512)
 def last_writes(ask: Question) -> tuple[raw.UnionSet, raw.UnionMap]:
     """The reads before which nothing was written, and from the others to the last write."""
-    order = union(_timed(event, ask.sizes) for event in (*ask.sources, ask.reader))
+    order = _order((*ask.sources, ask.reader), ask.sizes)
     writes = union(touched(event, ask.sizes) for event in ask.sources)
     reading = touched(ask.reader, ask.sizes)
     with isl.quota(QUOTA):
@@ -103,7 +106,7 @@ def lost(
     others = [event for n, event in enumerate(sources) if n not in there]
     if all(_partnered(s, tuple(sources[n] for n in sorted(there)), sizes) for s in others):
         return None
-    order = union(_timed(event, sizes) for event in (*sources, cells))
+    order = _order((*sources, cells), sizes)
     writes = union(touched(event, sizes) for event in sources)
     every = touched(cells, sizes)
     wanted = union(touched(sources[n], sizes) for n in sorted(true))
@@ -255,9 +258,25 @@ def touched(event: Event, sizes: tuple[str, ...]) -> raw.UnionMap:
     return mapping(event.dims, event.cell, event.domain, sizes, spaces).to_union_map()
 
 
-def _timed(event: Event, sizes: tuple[str, ...]) -> raw.UnionMap:
-    spaces = (event.space, "")
-    return mapping(event.dims, event.time, event.domain, sizes, spaces).to_union_map()
+def _order(events: Sequence[Event], sizes: tuple[str, ...]) -> raw.UnionMap:
+    """From instances to times.
+
+    isl's value flow takes a component for a position in a sequence wherever it is a number, and
+    then forgets that for other events it is a loop: where two of three had numbers (isl 2026.2),
+    their order was lost. So loops are counted from an unknown start, the same for all events.
+    """
+    columns = zip(*(event.time for event in events), strict=True)
+    loops = [not all(isinstance(part, Const) for part in column) for column in columns]
+    known = (*sizes, START) if any(loops) else sizes
+
+    def timed(event: Event) -> raw.UnionMap:
+        time = [
+            add(part, Size(START)) if is_loop else part
+            for part, is_loop in zip(event.time, loops, strict=True)
+        ]
+        return mapping(event.dims, time, event.domain, known, (event.space, "")).to_union_map()
+
+    return union(map(timed, events))
 
 
 def union(parts: Iterable[raw.UnionMap]) -> raw.UnionMap:

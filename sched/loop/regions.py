@@ -6,7 +6,8 @@ dimension of the tensor. It becomes the domain of statements that copy or recomp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...algo import isl
@@ -51,33 +52,80 @@ def region(
     that depends on data may be any. Elements that accesses `without` reach are left out. Where
     the elements are no convex set, their hull is taken, within the tensor.
     """
-    outer, coordinates = names
-    shape = nest.kernel.tensors[tensor].shape
-    sizes = list(dict.fromkeys([*symbols(*(s for s, _ in touched)), *sizes_of(shape)]))
+    with _computing(tensor, who):
+        total, frame = _reached(nest, tensor, touched, around, names, without)
+        found, exact = _hull(total.coalesce(), frame.inside)
+        if not exact:
+            found, exact = _hull(total.intersect_params(frame.usual).coalesce(), frame.inside)
+            found = found.gist_params(frame.usual)
+        return _region(found, exact, names)
+
+
+def pieces(
+    nest: Nest,
+    tensor: str,
+    touched: Sequence[tuple[Stmt, Cell]],
+    around: Sequence[Loop],
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    who: str,
+    without: Sequence[tuple[Stmt, Cell]] = (),
+) -> list[Region]:
+    """The same elements as convex regions, which may have some in common."""
+    with _computing(tensor, who):
+        total, frame = _reached(nest, tensor, touched, around, names, without)
+        parts = total.intersect_params(frame.usual).coalesce().get_basic_set_list()
+        hulls = [
+            _hull(raw.Set.from_basic_set(parts.get_at(n)), frame.inside)
+            for n in range(parts.n_basic_set())
+        ]
+        return [_region(hull.gist_params(frame.usual), exact, names) for hull, exact in hulls]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What a hull must not leave, and that sizes are at least 1."""
+
+    inside: raw.Set
+    usual: raw.Set
+
+
+@contextmanager
+def _computing(tensor: str, who: str) -> Iterator[None]:
     try:
         with isl.quota():
-            total: raw.Set | None = None
-            for stmt, cell in touched:
-                one = _touched(stmt, cell, around, names, shape, sizes)
-                total = one if total is None else total.union(one)
-            assert total is not None
-            for stmt, cell in without:
-                total = total.subtract(_touched(stmt, cell, around, names, shape, sizes))
-            inside, usual = (
-                _inside(around, names, shape, sizes),
-                points((), positive(sizes), sizes).params(),
-            )
-            found, exact = _hull(total.coalesce(), inside)
-            if not exact:
-                found, exact = _hull(total.intersect_params(usual).coalesce(), inside)
-                found = found.gist_params(usual)
-            conditions = _conditions(found, [*outer, *coordinates])
+            yield
     except isl.Exhausted:
         raise ScheduleError(
             f"{who}: could not compute which elements of {tensor} are needed; "
             "a loop further in or out may help"
         ) from None
-    return Region(outer, coordinates, conditions, exact)
+
+
+def _reached(
+    nest: Nest,
+    tensor: str,
+    touched: Sequence[tuple[Stmt, Cell]],
+    around: Sequence[Loop],
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+    without: Sequence[tuple[Stmt, Cell]],
+) -> tuple[raw.Set, _Frame]:
+    """The elements themselves, and the frame for their hull."""
+    shape = nest.kernel.tensors[tensor].shape
+    sizes = list(dict.fromkeys([*symbols(*(s for s, _ in touched)), *sizes_of(shape)]))
+    total: raw.Set | None = None
+    for stmt, cell in touched:
+        one = _touched(stmt, cell, around, names, shape, sizes)
+        total = one if total is None else total.union(one)
+    assert total is not None
+    for stmt, cell in without:
+        total = total.subtract(_touched(stmt, cell, around, names, shape, sizes))
+    usual = points((), positive(sizes), sizes).params()
+    return total, _Frame(_inside(around, names, shape, sizes), usual)
+
+
+def _region(found: raw.Set, exact: bool, names: tuple[tuple[str, ...], tuple[str, ...]]) -> Region:
+    outer, coordinates = names
+    return Region(outer, coordinates, _conditions(found, [*outer, *coordinates]), exact)
 
 
 def _hull(found: raw.Set, inside: raw.Set) -> tuple[raw.Set, bool]:

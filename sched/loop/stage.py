@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -11,7 +11,7 @@ from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr, transform
 from .arguments import Rule
 from .carried import check_marks
-from .copies import copy, mirrored, plain
+from .copies import Copies, Copying, mirrored, plain, unused
 from .dependences import folding
 from .double import doubled
 from .flow import check_flow
@@ -19,10 +19,10 @@ from .fold import check_folds
 from .layout import dimension_names, parse_layout
 from .names import find_loop
 from .nest import Buffer, Loop, Nest, Stmt, Tree, leaves, loops
-from .order import other_iteration
+from .order import other_iteration, relative, runs_before
 from .primitive import Primitive
 from .regions import Cell
-from .relations import from_data, same_element
+from .relations import from_data, primed, same_element, second
 from .storage import accumulators, cells, reads, touching
 from .tree import around_stmt, edit, loops_to, seq
 from .validate import check_blocks
@@ -130,33 +130,26 @@ class Stage(Primitive):
         new = unused(f"{old.name}.{self.scope}", nest.buffers)
         stmts = dict(nest.stmts)
         stmts.update((s.name, _turned(s, old.name, new)) for s in inner)
-        parts: list[Tree] = [loop.body]
-        copies: list[str] = []
+        copies = Copies(nest, old.tensor, around, shape, names, self.who)
+        before: list[Copying] = []
+        after: list[Copying] = []
         if _comes_in(nest, old, inner, around, self.who):
-            label = unused(f"{old.tensor}.{'load' if writers else 'pack'}", stmts)
-            ends = (new, old.name)
-            wanted = list(_wanted(old.name, inner))
+            label = f"{old.tensor}.{'load' if writers else 'pack'}"
             # What the same iteration writes once is there without a copy.
             folds = folding(nest.kernel.stages)
             made = [(s, s.lhs) for s in writers if s.reducer is None and s.name not in folds]
-            stmts[label], tree = copy(
-                nest, label, ends, wanted, around, shape, names, self.who, made
-            )
-            parts.insert(0, tree)
-            copies.append(label)
+            before = copies.bring(label, (new, old.name), list(_wanted(old.name, inner)), made)
         if writers and _goes_out(nest, old, inner, around, self.who):
-            label = unused(f"{old.tensor}.store", stmts)
-            ends = (old.name, new)
             written = [(s, s.lhs) for s in writers]
-            stmts[label], tree = copy(nest, label, ends, written, around, shape, names, self.who)
-            parts.append(tree)
-            copies.append(label)
+            useful = list(_useful(nest, old, writers, around))
+            after = copies.save(f"{old.tensor}.store", (old.name, new), written, useful)
+        stmts.update((stmt.name, stmt) for stmt, _ in (*before, *after))
+        own = [stmt.name for stmt, _ in (*before, *after)]
+        body = seq([*(tree for _, tree in before), loop.body, *(tree for _, tree in after)])
 
         def enter(item: Loop) -> Tree:
-            values = {**item.values, **dict.fromkeys(copies, shape.values[item.name])}
-            return replace(
-                item, values=values, body=seq(parts) if item.name == loop.name else item.body
-            )
+            values = {**item.values, **dict.fromkeys(own, shape.values[item.name])}
+            return replace(item, values=values, body=body if item.name == loop.name else item.body)
 
         tree = edit(nest.tree, {item.name: enter for item in around})
         tile = Buffer(new, old.tensor, old.dtype, old.rank, self.scope, loop.name, layout, True)
@@ -206,6 +199,31 @@ def _goes_out(
     return _crosses(users, [s for s in inner if s.buffer == old.name], around, who)
 
 
+def _useful(
+    nest: Nest, old: Buffer, writers: Sequence[Stmt], around: Sequence[Loop]
+) -> Iterator[tuple[Stmt, Cell]]:
+    """The writes of elements that other iterations of the loops, or other statements, use later.
+
+    Each is a statement over pairs of instances, the second of which is the use. Nothing for an
+    output, all of which the caller wants.
+    """
+    if nest.kernel.tensors[old.tensor].role == "output":
+        return
+    for user, cell in _wanted(old.name, list(nest.stmts.values())):
+        for writer in writers:
+            later = [runs_before(relative(nest.tree, writer.name, user.name), writer, user)]
+            if all(user.name in loop.values for loop in around):
+                later.append(any_of(other_iteration(loop, writer, user) for loop in around))
+            same = same_element(writer.lhs, cell, user.dims)
+            theirs = [second(condition, user.dims) for condition in user.domain]
+            pair = replace(
+                writer,
+                dims=(*writer.dims, *primed(user.dims)),
+                domain=(*writer.domain, *theirs, *same, *later),
+            )
+            yield pair, writer.lhs
+
+
 def _crosses(
     users: Sequence[tuple[Stmt, Cell]],
     writers: Sequence[Stmt],
@@ -232,11 +250,3 @@ def _turned(stmt: Stmt, old: str, new: str) -> Stmt:
     buffer = new if stmt.buffer == old else stmt.buffer
     lhs = tuple(transform(part, rename) for part in stmt.lhs)
     return replace(stmt, buffer=buffer, value=transform(stmt.value, rename), lhs=lhs)
-
-
-def unused(name: str, taken: Collection[str]) -> str:
-    """`name`, numbered from the second one on."""
-    n, found = 2, name
-    while found in taken:
-        found, n = f"{name}{n}", n + 1
-    return found

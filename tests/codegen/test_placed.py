@@ -9,6 +9,8 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.algo.isl import raw
+from diptych.algo.tensor_expr.points import points
 from guard import Fenced
 
 Array = np.ndarray[Any, Any]
@@ -185,3 +187,56 @@ def test_flash_attention(examples: Any) -> None:
     np.testing.assert_allclose(got, dt.interpret(flash.attention, q, k, v), rtol=0, atol=1e-5)
     for name in ("flash_attention", "timing"):
         sys.modules.pop(name)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 9, 31])
+def test_the_only_tile_of_a_reduction_in_blocks_is_one_buffer(size: int) -> None:
+    """isl could run `init` of the first block before the loop over all of them."""
+    for text in ("d[] = sum(a[k] * b[k])", "d[] = sum(a[k] * b[k]) + 1"):
+        op = dt.op(text)
+        made = op.schedule().split("k", 4).compute_at("d.init", "ko")
+        made = made.compute_at("d.final", "ko") if text.endswith("1") else made
+        for scope in ("register", "stack"):
+            agrees(op, made.stage("d", at="ko", scope=scope), small(size), small(size))
+
+
+def test_a_store_of_the_last_block_that_nothing_reads_is_left_out() -> None:
+    op = dt.op("C[i] = sum(A[i,k]) * 2")
+    made = op.schedule().split("k", 4).reorder("ko", "i", "ki").compute_at("C.final", "i")
+    made = made.compute_at("C.init", "i").stage("C", at="i", scope="register")
+    store = made.nest(sizes={"I": 2, "K": 10}).stmts["C.acc.store"]
+    blocks = points(store.dims, store.domain, ()).project_out(raw.dim_type.set, 1, 1)
+    assert blocks.dim_max_val(0).to_python() == 1  # of blocks 0, 1 and 2
+    for rows, columns in ((1, 4), (1, 9), (5, 10)):
+        agrees(op, made, small(rows, columns))
+
+
+SCAN = "c[b,0] = x[b,0]\nc[b,i] = c[b,i-1] + x[b,i] where i in 1:N"
+EDIT = """
+    edit(a: i32[N], b: i32[M]) -> d:
+        d[i,0] = i where i in 0:N+1
+        d[0,j] = j where j in 1:M+1
+        d[i,j] = min(min(d[i-1,j] + 1, d[i,j-1] + 1),
+            d[i-1,j-1] + where(a[i-1] == b[j-1], 0, 1)) where i in 1:N+1, j in 1:M+1
+"""
+
+
+@pytest.mark.parametrize("scope", ["stack", "register"])
+@pytest.mark.parametrize("size", [1, 2, 4, 5, 11])
+def test_a_block_of_a_recurrence_is_staged(size: int, scope: str) -> None:
+    """Only what came before is loaded: the start in the first block, the last value in others."""
+    op = dt.op(SCAN)
+    made = op.schedule().split("c.1.i", 4).split("c.1.b", 2)
+    made = made.reorder("c.1.bo", "c.1.io", "c.1.ii", "c.1.bi").stage("c", at="c.1.io", scope=scope)
+    agrees(op, made, small(3, size))
+    agrees(op, made.unroll("c.1.ii").vectorize("c.1.bi").parallel("c.1.bo"), small(3, size))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 4), (5, 9), (12, 7)])
+def test_tiles_of_a_recurrence_in_the_plane_are_staged(sizes: tuple[int, int]) -> None:
+    op = dt.op(EDIT)
+    made = op.schedule().tile({"d.2.i": 3, "d.2.j": 4})
+    arrays = [small(n, dtype="int32") for n in sizes]
+    agrees(op, made.stage("d", at="d.2.jo"), *arrays)
+    wave = made.skew("d.2.jo", "d.2.io").reorder("d.2.jo", "d.2.io", "d.2.ii", "d.2.ji")
+    agrees(op, wave.parallel("d.2.io").stage("d", at="d.2.io"), *arrays)
