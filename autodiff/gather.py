@@ -78,9 +78,7 @@ def contributions(
     `value` is the cotangent of `access` at one instance, `shape` the tensor's extents.
     """
     scattered = _by_data(access)
-    parts = _addends(value)
-    if not any(_guard(part, scattered) for part in parts):
-        parts = [value]
+    parts = _addends(value) if _has_guards(value, scattered) else [value]
     if scattered:
         return [_scattered(statement, access, part) for part in parts]
     return [_gathered(statement, access, part, shape) for part in parts]
@@ -126,10 +124,30 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
     return replace(term, hints=tuple(map(_hint, access.indices)))
 
 
+def _has_guards(value: Expr, by_data: bool) -> bool:
+    """Is an addend guarded? Asked once of each part, in however many sums it stands."""
+    seen = {value}
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Call) and item.op == "add":
+            stack += [arg for arg in item.args if arg not in seen]
+            seen.update(item.args)
+        elif _guard(item, by_data) is not None:
+            return True
+    return False
+
+
 def _addends(value: Expr) -> list[Expr]:
-    if isinstance(value, Call) and value.op == "add":
-        return [part for arg in value.args for part in _addends(arg)]
-    return [value]
+    found: list[Expr] = []
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Call) and item.op == "add":
+            stack.extend(reversed(item.args))
+        else:
+            found.append(item)
+    return found
 
 
 def _guard(value: Expr, by_data: bool = False) -> tuple[Expr, Expr] | None:

@@ -32,7 +32,7 @@ from .emit_expr import value
 from .frame import Frame, Mask, Unit
 from .target import Target
 from .values import I1, I32, I64, Value, constant
-from .workspace import Workspace, buffer_names, workspace
+from .workspace import Workspace, neighbours, workspace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ def emit(function: Function, target: Target, *, noalias: bool = True) -> Emitted
     layout = workspace(function, target)
     unit = Unit(module, target, noalias, layout)
     unit.streams = emit_stream.streams(function, target)
-    unit.distinguish(buffer_names(function))
+    unit.distinguish(neighbours(function))
     f = Frame(unit, target.declare(module, function))
     target.open(f, function)
     statement(f, function.body)
@@ -79,8 +79,8 @@ def statement(f: Frame, stmt: Stmt) -> None:
         case Let(var, expr, body):
             with f.bound(var, replace(evaluate(f, expr), data=False)):
                 statement(f, body)
-        case Alloc(buffer, body):
-            with f.allocated(buffer):
+        case Alloc(buffers, body):
+            with f.allocated(buffers):
                 statement(f, body)
         case Store(buffer, index, expr):
             with f.fresh_memo():

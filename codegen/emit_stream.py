@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..lower.ir import Alloc, Function, Store, walk
+from ..lower.ir import Function, Store, allocated, walk
 from .frame import Frame
 from .target import Target
 from .values import I32, I64, lanes_of, scalar_type
@@ -13,8 +13,7 @@ from .values import I32, I64, lanes_of, scalar_type
 def streams(function: Function, target: Target) -> bool:
     """Does a function store past the caches?"""
     stored = {item.buffer for item in walk(function.body) if isinstance(item, Store)}
-    allocated = (item.buffer for item in walk(function.body) if isinstance(item, Alloc))
-    buffers = (*function.params, *allocated)
+    buffers = (*function.params, *allocated(function.body))
     return target.streams and any(b.stream and b.name in stored for b in buffers)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,13 +72,13 @@ class Unit:
             self.functions[key] = ir.Function(self.module, ir.FunctionType(result, args), name)
         return self.functions[key]
 
-    def distinguish(self, buffers: list[str]) -> None:
-        """Makes the alias scopes: no two buffers overlap."""
+    def distinguish(self, buffers: Mapping[str, Mapping[str, None]]) -> None:
+        """Makes the alias scopes: a buffer overlaps none of those that are used with it."""
         add = self.module.add_metadata
         domain = add([self.module.name])
         scope = {name: add([name, domain]) for name in buffers}
         for name in buffers:
-            others = add([s for other, s in scope.items() if other != name])
+            others = add([scope[other] for other in buffers[name] if other != name])
             self.scopes[name] = (add([scope[name]]), others)
 
 
@@ -122,8 +122,17 @@ class Frame:
             del self.vars[var]
 
     @contextmanager
-    def allocated(self, buffer: Buffer) -> Iterator[None]:
-        """Within: the buffer lives, one copy a lane inside a vector loop."""
+    def allocated(self, buffers: Iterable[Buffer]) -> Iterator[None]:
+        """Within: the buffers live, one copy a lane inside a vector loop."""
+        own = {buffer.name: self._storage(buffer) for buffer in buffers}
+        self.buffers.update(own)
+        try:
+            yield
+        finally:
+            for name in own:
+                del self.buffers[name]
+
+    def _storage(self, buffer: Buffer) -> Storage:
         if self.target.in_workspace(buffer, size_in_bytes(buffer, self.lanes)):
             offset = I64(self.unit.workspace.offsets[self.pool is None][buffer.name])
             pointer = self.ib.gep(self.heap, [offset], inbounds=True, source_etype=I8)
@@ -134,11 +143,7 @@ class Frame:
         else:
             pointer = self.target.allocate(self, buffer, cells(buffer) * self.lanes + PADDING)
         own = buffer.scope in ("register", "stack", "local")
-        self.buffers[buffer.name] = Storage(buffer, pointer, self.lanes, own)
-        try:
-            yield
-        finally:
-            del self.buffers[buffer.name]
+        return Storage(buffer, pointer, self.lanes, own)
 
     # Values
 

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ir
 
 from ..algo.errors import DeviceError
-from ..lower.ir import Alloc, Buffer, Function, walk, with_
+from ..lower.ir import Buffer, Function, allocated, with_
 from ..lower.launch import Launch, launch_of, launches
 from .emit import emit
 from .frame import Frame, Storage
@@ -69,9 +69,9 @@ def compile_ptx(function: Function, target: str | Limits) -> Module:
     """
     limits = limits_of(target) if isinstance(target, str) else target
     between = tuple(
-        _aligned(s.buffer, ALLOCATION)
-        for s in walk(function.body)
-        if isinstance(s, Alloc) and s.buffer.scope == "heap"
+        _aligned(buffer, ALLOCATION)
+        for buffer in allocated(function.body)
+        if buffer.scope == "heap"
     )
     params = (*(_aligned(p, p.dtype.itemsize) for p in function.params), *between)
     nests = list(launches(function.body))

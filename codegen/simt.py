@@ -33,6 +33,8 @@ from ..lower.ir import (
     Stmt,
     Store,
     Update,
+    allocate,
+    allocated,
     block,
     contiguous,
     rebuild,
@@ -132,10 +134,7 @@ def _written(function: Function) -> list[Buffer]:
     """The buffers that threads may share and that some thread writes."""
     written = {s.buffer for s in statements(function.body) if isinstance(s, (Store, Update))}
     found = [param for param in function.params if param.name in written]
-    for stmt in statements(function.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.scope in ("shared", "heap"):
-            found.append(stmt.buffer)
-    return found
+    return [*found, *(b for b in allocated(function.body) if b.scope in ("shared", "heap"))]
 
 
 def _atomic(function: Function, buffer: str) -> bool:
@@ -156,8 +155,8 @@ class _Builder:
         match stmt:
             case Block(stmts):
                 return block(*map(self.top, stmts))
-            case Alloc(buffer, body):
-                return Alloc(buffer, self.top(body))
+            case Alloc(buffers, body):
+                return Alloc(buffers, self.top(body))
         return self.launch(launch_of(stmt))
 
     def launch(self, launch: Launch) -> Stmt:
@@ -165,8 +164,7 @@ class _Builder:
         here = add(const(self.count << 32), number_of(launch.blocks))
         cutter = _Cutter(self.tracked, self.step, launch.threads, here, orders)
         body = block(epochs.advance(self.step, epochs.BLOCK), cutter.cut(launch.body))
-        for buffer in reversed(launch.shared):
-            body = Alloc(_on_host(buffer), body)
+        body = allocate(map(_on_host, launch.shared), body)
         for axis in reversed(launch.blocks):
             body = _in_order(axis, orders, 0, body)
         for axis in (*launch.blocks, *launch.threads):
@@ -206,10 +204,10 @@ class _Cutter:
                     group = tuple(members)
                     parts += map(self.cut, group) if barriers else [self.region(block(*group))]
                 return block(*parts)
-            case Alloc(buffer, body):
-                self.copies.add(buffer.name)
-                own = _on_host(self.copied(buffer))
-                return Alloc(own, block(poison(own), self.cut(body)))
+            case Alloc(buffers, body):
+                self.copies |= {buffer.name for buffer in buffers}
+                own = [_on_host(self.copied(buffer)) for buffer in buffers]
+                return allocate(own, block(*map(poison, own), self.cut(body)))
             case Let(var, value, body) if self.fixed(value):
                 return Let(var, value, self.cut(body))
             case Let(var, value, body) if not accesses(value):
@@ -253,8 +251,9 @@ class _Cutter:
         match new:
             case For(var, lo, hi, body, _, step, _):
                 return For(var, lo, hi, body, step=step)
-            case Alloc(buffer, body):
-                return Alloc(_on_host(buffer), block(poison(_on_host(buffer)), body))
+            case Alloc(buffers, body):
+                own = [_on_host(buffer) for buffer in buffers]
+                return allocate(own, block(*map(poison, own), body))
             case Store(buffer, index, value) if buffer in self.copies:
                 return Store(buffer, (*self.mine(), *index), value)
             case Prefetch():

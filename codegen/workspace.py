@@ -7,10 +7,24 @@ loop exists once a thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..lower.ir import Alloc, Buffer, For, Function, Stmt, children, reach, walk
+from ..algo.tensor_expr.expr import accesses
+from ..lower.ir import (
+    Alloc,
+    Buffer,
+    For,
+    Function,
+    Stmt,
+    Store,
+    Update,
+    allocated,
+    children,
+    expressions,
+    reach,
+    walk,
+)
 from .target import Target
 
 ALIGN = 64
@@ -39,10 +53,11 @@ def workspace(function: Function, target: Target) -> Workspace:
             case For():
                 part = 1 if stmt.kind == "parallel" and target.parallel else part
                 lanes = stmt.lanes if stmt.kind == "vector" else lanes
-            case Alloc(buffer, _):
-                size = size_in_bytes(buffer, lanes)
-                if target.in_workspace(buffer, size):
-                    sizes[part][buffer.name] = max(size, sizes[part].get(buffer.name, 0))
+            case Alloc(buffers, _):
+                for buffer in buffers:
+                    size = size_in_bytes(buffer, lanes)
+                    if target.in_workspace(buffer, size):
+                        sizes[part][buffer.name] = max(size, sizes[part].get(buffer.name, 0))
         for inner in children(stmt):
             visit(inner, part, lanes)
 
@@ -73,8 +88,31 @@ def cells(buffer: Buffer) -> int:
     return 1 + reach(buffer)
 
 
-def buffer_names(function: Function) -> list[str]:
-    """Every buffer of the function: parameters, then allocations in order."""
-    names = [p.name for p in function.params]
-    names += [stmt.buffer.name for stmt in walk(function.body) if isinstance(stmt, Alloc)]
-    return list(dict.fromkeys(names))
+def neighbours(function: Function) -> dict[str, dict[str, None]]:
+    """For every buffer, parameters first, those that some nest of loops accesses as well as it.
+
+    That is all that LLVM need know of: how thousands of buffers lie in nests after one another
+    changes nothing there.
+    """
+    names = [b.name for b in (*function.params, *allocated(function.body))]
+    found: dict[str, dict[str, None]] = {name: {} for name in names}
+    for nest in _nests(function.body):
+        used: dict[str, None] = {}
+        for stmt in walk(nest):
+            if isinstance(stmt, (Store, Update)):
+                used.setdefault(stmt.buffer)
+            used.update((a.tensor, None) for e in expressions(stmt) for a in accesses(e))
+        for name in used:
+            found[name] |= used
+    return found
+
+
+def _nests(stmt: Stmt) -> Iterator[Stmt]:
+    """The outermost loops, and the statements in none."""
+    stack = [stmt]
+    while stack:
+        item = stack.pop()
+        inner = () if isinstance(item, For) else children(item)
+        if not inner:
+            yield item
+        stack.extend(reversed(inner))

@@ -10,7 +10,7 @@ interned. Blocks are flat (`block` makes them), so that a program has one spelli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..algo.dtypes import DType
@@ -98,10 +98,15 @@ class Let(Stmt):
 
 @node
 class Alloc(Stmt):
-    """A buffer, uninitialised, that lives within `body`."""
+    """Buffers of one scope, uninitialised, that live within `body`; `allocate` makes them."""
 
-    buffer: Buffer
+    buffers: tuple[Buffer, ...]
     body: Stmt
+
+    @property
+    def scope(self) -> str:
+        """Where all of them are."""
+        return self.buffers[0].scope
 
 
 @node
@@ -163,6 +168,17 @@ def block(*stmts: Stmt) -> Stmt:
     for stmt in stmts:
         flat.extend(stmt.stmts if isinstance(stmt, Block) else (stmt,))
     return flat[0] if len(flat) == 1 else Block(tuple(flat))
+
+
+def allocate(buffers: Iterable[Buffer], body: Stmt) -> Stmt:
+    """`body` within the allocations of buffers: one statement for all of a scope, so that
+    thousands of them are no deeper than one."""
+    scopes: dict[str, list[Buffer]] = {}
+    for buffer in buffers:
+        scopes.setdefault(buffer.scope, []).append(buffer)
+    for group in reversed(scopes.values()):
+        body = Alloc(tuple(group), body)
+    return body
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -237,8 +253,8 @@ def rebuild(
             return If(expr(cond), inner(then), None if orelse is None else inner(orelse))
         case Let(var, value, body):
             return Let(var, expr(value), inner(body))
-        case Alloc(buffer, body):
-            return Alloc(buffer, inner(body))
+        case Alloc(buffers, body):
+            return Alloc(buffers, inner(body))
         case Store(buffer, index, value):
             return Store(buffer, tuple(expr(e) for e in index), expr(value))
         case Update(buffer, index, reducer, value, atomic):
@@ -252,6 +268,13 @@ def with_(item: T, **changes: Any) -> T:
     """The loop or buffer with some fields changed."""
     names: tuple[str, ...] = type(item).__match_args__
     return type(item)(**{**{name: getattr(item, name) for name in names}, **changes})
+
+
+def allocated(stmt: Stmt) -> Iterator[Buffer]:
+    """The buffers that are allocated within a statement, in order."""
+    for item in walk(stmt):
+        if isinstance(item, Alloc):
+            yield from item.buffers
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:

@@ -29,7 +29,7 @@ from .ir import (
 
 _TOKEN = re.compile(
     r"\s*(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)|([^\W\d]\w*(?:\.\w+)*)"
-    r"|(\.\.|//|\*\*|<=|>=|==|!=|[-+*/%<>&|~()\[\],:=]))"
+    r"|(\$\d+)|(\.\.|//|\*\*|<=|>=|==|!=|[-+*/%<>&|~()\[\],:=]))"
 )
 T = TypeVar("T")
 Steps = Generator[Any, Any, Any]
@@ -40,8 +40,9 @@ _WORDS = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")
 
 def parse_function(text: str) -> Function:
     """The function that prints as `text`; `ParseError` with the line if there is none."""
+    parts: dict[str, Expr] = {}
     lines = [
-        _Line(number, raw)
+        _Line(number, raw, parts)
         for number, raw in enumerate(text.splitlines(), 1)
         if raw.strip() and not raw.lstrip().startswith("#")
     ]
@@ -67,7 +68,7 @@ def parse_function(text: str) -> Function:
 
 def parse_expr(text: str) -> Expr:
     """The scalar expression that prints as `text`."""
-    line = _Line(1, text)
+    line = _Line(1, text, {})
     expr = line.expr()
     line.end()
     return expr
@@ -79,6 +80,10 @@ def _body(lines: list[_Line], at: int, outside: int) -> tuple[Stmt, int]:
         raise lines[at - 1].error("an indented body below it")
     indent, stmts = lines[at].indent, []
     while at < len(lines) and lines[at].indent == indent:
+        while lines[at].part():
+            at += 1
+            if at == len(lines) or lines[at].indent != indent:
+                raise lines[at - 1].error("the statement that has this part below it")
         stmt, at = _stmt(lines, at)
         stmts.append(stmt)
     if at < len(lines) and lines[at].indent > outside:
@@ -113,10 +118,12 @@ def _stmt(lines: list[_Line], at: int) -> tuple[Stmt, int]:
         body, at = _body(lines, at + 1, line.indent)
         return Let(var, value, body), at
     if line.take("alloc"):
-        buffer = line.buffer()
+        buffers = [line.buffer()]
+        while line.take(","):
+            buffers.append(line.buffer())
         line.open()
         body, at = _body(lines, at + 1, line.indent)
-        return Alloc(buffer, body), at
+        return Alloc(tuple(buffers), body), at
     ahead = line.take("prefetch")
     cell = line.expr()
     if not isinstance(cell, Access):
@@ -156,9 +163,10 @@ def _for(lines: list[_Line], at: int) -> tuple[Stmt, int]:
 
 
 class _Line:
-    """The tokens of one line, read from left to right."""
+    """The tokens of one line, read from left to right; `parts` are the expressions with names."""
 
-    def __init__(self, number: int, raw: str) -> None:
+    def __init__(self, number: int, raw: str, parts: dict[str, Expr]) -> None:
+        self.parts = parts
         self.number, self.text, self.at = number, raw.strip(), 0
         self.indent = len(raw) - len(raw.lstrip())
         self.tokens: list[str] = []
@@ -249,6 +257,16 @@ class _Line:
         stream = self.take("stream")
         return Buffer(name, dtype, shape, strides, scope, align, bytewise, stream, extents)
 
+    def part(self) -> bool:
+        """Reads the line if it is one that names a part: `$0 = x[i] * x[i]`."""
+        if not self.peek().startswith("$"):
+            return False
+        name = self.next()
+        self.expect("=")
+        self.parts[name] = self.expr()
+        self.end()
+        return True
+
     def expr(self) -> Expr:
         """An expression, read with a stack of its own: sums may nest thousands deep."""
         begun = [self._expr(0)]
@@ -286,6 +304,8 @@ class _Line:
             return Call("not", ((yield self._expr(OPERATIONS["not"].precedence)),))
         if re.match(r"\d|(inf|nan|true|false)$", self.peek()):
             return self._const(1)
+        if self.peek() in self.parts:
+            return self.parts[self.next()]
         name = self.name()
         if self.take("["):
             return Access(name, (yield self._list("]")))

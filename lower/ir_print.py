@@ -5,14 +5,18 @@
             for ii in 0 .. min(8, 100 - io * 8) vector(8):
                 y[io * 8 + ii] = x[io * 8 + ii] * 2.0:f32
 
-A constant carries its type behind a colon, an i64 none. `f32(e)` is a cast.
+A constant carries its type behind a colon, an i64 none. `f32(e)` is a cast. What an expression that
+would be large repeats is said once, in a line before its statement: `$0 = x[i] * x[i]`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, children, walk
 from ..algo.tensor_expr.operations import OPERATIONS
+from ..algo.tensor_expr.shared import named_parts
 from .ir import (
     Alloc,
     Barrier,
@@ -27,9 +31,11 @@ from .ir import (
     Store,
     Update,
     contiguous,
+    expressions,
 )
 
 _PRIMARY = 100
+NO_NAMES: Mapping[Expr, str] = {}
 _UNCHAINED = ("**", "<", "<=", ">", ">=", "==", "!=")
 
 
@@ -57,6 +63,21 @@ def print_buffer(buffer: Buffer) -> str:
 
 
 def _lines(stmt: Stmt) -> list[tuple[int, str]]:
+    names: dict[Expr, str] = {}
+    lines: list[tuple[int, str]] = []
+    for part in named_parts(expressions(stmt)):
+        name = f"${len(names)}"
+        lines.append((0, f"{name} = {print_expr(part, names)}"))
+        names[part] = name
+    return lines + _own_lines(stmt, names)
+
+
+def _own_lines(stmt: Stmt, names: Mapping[Expr, str]) -> list[tuple[int, str]]:
+    """The lines of a statement in which some parts are named before."""
+
+    def said(expr: Expr) -> str:
+        return print_expr(expr, names)
+
     match stmt:
         case Block(stmts):
             return [line for s in stmts for line in _lines(s)] or [(0, "pass")]
@@ -65,21 +86,21 @@ def _lines(stmt: Stmt) -> list[tuple[int, str]]:
             extra += f" {kind}" if kind != "serial" else ""
             extra += f"({lanes})" if lanes != 1 else ""
             extra += " separate" if separate else ""
-            return _under(f"for {var} in {print_expr(lo)} .. {print_expr(hi)}{extra}:", body)
+            return _under(f"for {var} in {said(lo)} .. {said(hi)}{extra}:", body)
         case If(cond, then, orelse):
-            lines = _under(f"if {print_expr(cond)}:", then)
+            lines = _under(f"if {said(cond)}:", then)
             return lines if orelse is None else lines + _under("else:", orelse)
         case Let(var, value, body):
-            return _under(f"let {var} = {print_expr(value)}:", body)
-        case Alloc(buffer, body):
-            return _under(f"alloc {print_buffer(buffer)}:", body)
+            return _under(f"let {var} = {said(value)}:", body)
+        case Alloc(buffers, body):
+            return _under(f"alloc {', '.join(map(print_buffer, buffers))}:", body)
         case Store(buffer, index, value):
-            return [(0, f"{_cell(buffer, index)} = {print_expr(value)}")]
+            return [(0, f"{_cell(buffer, index, said)} = {said(value)}")]
         case Update(buffer, index, reducer, value, atomic):
             how = f"atomic {reducer}" if atomic else reducer
-            return [(0, f"{_cell(buffer, index)} {how}= {print_expr(value)}")]
+            return [(0, f"{_cell(buffer, index, said)} {how}= {said(value)}")]
         case Prefetch(cell):
-            return [(0, f"prefetch {print_expr(cell)}")]
+            return [(0, f"prefetch {said(cell)}")]
         case Barrier():
             return [(0, "barrier")]
     raise InternalError(f"no loop IR statement: {stmt!r}")
@@ -89,14 +110,14 @@ def _under(head: str, body: Stmt) -> list[tuple[int, str]]:
     return [(0, head), *((depth + 1, line) for depth, line in _lines(body))]
 
 
-def _cell(buffer: str, index: tuple[Expr, ...]) -> str:
-    return f"{buffer}[{', '.join(map(print_expr, index))}]"
+def _cell(buffer: str, index: tuple[Expr, ...], said: Callable[[Expr], str]) -> str:
+    return f"{buffer}[{', '.join(map(said, index))}]"
 
 
-def print_expr(expr: Expr) -> str:
-    """The text of a scalar expression."""
-    done: dict[Expr, tuple[str, int]] = {}
-    for item in walk(expr):
+def print_expr(expr: Expr, names: Mapping[Expr, str] = NO_NAMES) -> str:
+    """The text of a scalar expression, in which some parts may have names."""
+    done = {part: (name, _PRIMARY) for part, name in names.items()}
+    for item in walk(expr, done):
         done[item] = _text(item, [done[child] for child in children(item)])
     return done[expr][0]
 

@@ -9,7 +9,19 @@ from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import Interval, bounds
 from ..algo.tensor_expr.expr import Access, Cast, walk
 from ..sched.loop.machine import Machine
-from .ir import Alloc, Buffer, For, Function, Let, Stmt, Store, Update, expressions, rebuild
+from .ir import (
+    Alloc,
+    Buffer,
+    For,
+    Function,
+    Let,
+    Stmt,
+    Store,
+    Update,
+    allocated,
+    expressions,
+    rebuild,
+)
 from .ir import walk as statements
 from .ranges import values_of
 
@@ -25,10 +37,8 @@ class Scope:
 def lanes(body: Stmt, buffers: Mapping[str, Buffer], machine: Machine) -> int:
     """Elements of the widest type in `body` that one vector register holds; a power of two."""
     types: set[DType] = set()
-    inner = dict(buffers)
+    inner = {**buffers, **{buffer.name: buffer for buffer in allocated(body)}}
     for stmt in statements(body):
-        if isinstance(stmt, Alloc):
-            inner[stmt.buffer.name] = stmt.buffer
         if isinstance(stmt, (Store, Update)):
             types.add(inner[stmt.buffer].dtype)
         for expr in expressions(stmt):
@@ -53,8 +63,9 @@ def visit(function: Function, vector: Callable[[For, Scope], Stmt]) -> Function:
             case Let(var, value, _):
                 known = {**scope.known, var: bounds(value, scope.known)}
                 scope = Scope(scope.buffers, known)
-            case Alloc(buffer, _):
-                scope = Scope({**scope.buffers, buffer.name: buffer}, scope.known)
+            case Alloc(buffers, _):
+                own = {buffer.name: buffer for buffer in buffers}
+                scope = Scope({**scope.buffers, **own}, scope.known)
         return rebuild(item, lambda inner: stmt(inner, scope))
 
     params = {param.name: param for param in function.params}

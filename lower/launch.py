@@ -45,8 +45,8 @@ def launch_of(nest: Stmt) -> Launch:
         axes.append(Axis(nest.kind, nest.var, int(nest.hi.value)))
         nest = nest.body
     shared: list[Buffer] = []
-    while isinstance(nest, Alloc) and nest.buffer.scope == "shared":
-        shared.append(nest.buffer)
+    while isinstance(nest, Alloc) and nest.scope == "shared":
+        shared += nest.buffers
         nest = nest.body
     blocks, threads = (
         tuple(axis for axis in axes if axis.kind.startswith(level)) for level in ("block", "thread")

@@ -119,10 +119,11 @@ class _Source:
             case Let(var, value, body):
                 self.lines.append(f"{pad}{self.name('v_', var)} = {self.expr(value)}")
                 self.stmt(body, depth)
-            case Alloc(buffer, body):
-                self.dtypes[buffer.name] = buffer.dtype
-                name = self.name("b_", buffer.name)
-                self.lines.append(f"{pad}{name} = _empty({self.bind(buffer)})")
+            case Alloc(buffers, body):
+                for buffer in buffers:
+                    self.dtypes[buffer.name] = buffer.dtype
+                    name = self.name("b_", buffer.name)
+                    self.lines.append(f"{pad}{name} = _empty({self.bind(buffer)})")
                 self.stmt(body, depth)
             case Store(buffer, index, value):
                 self.store(pad, buffer, index, self.expr(value))

@@ -15,5 +15,5 @@ from . import ir
 
 def torn(body: ir.Stmt) -> list[str]:
     """The buffers that are allocated at several places."""
-    places = Counter(stmt.buffer.name for stmt in ir.walk(body) if isinstance(stmt, ir.Alloc))
+    places = Counter(buffer.name for buffer in ir.allocated(body))
     return [name for name, count in places.items() if count > 1]

@@ -101,9 +101,12 @@ class _Checker:
                 if var in names:
                     raise _fail(stmt, f"{var} is bound within its own scope")
                 self.check(body, names | {var}, buffers, loops)
-            case Alloc(buffer, body):
-                _buffer(buffer, SCOPES, buffers, stmt)
-                self.check(body, names, {**buffers, buffer.name: buffer}, loops)
+            case Alloc(own, body):
+                for buffer in own:
+                    if buffer.scope != stmt.scope:
+                        raise _fail(stmt, f"one allocation is {stmt.scope} and {buffer.scope}")
+                    _buffer(buffer, SCOPES, buffers, stmt)
+                self.check(body, names, {**buffers, **{b.name: b for b in own}}, loops)
             case Store(name, index, _) | Update(name, index, _, _):
                 if isinstance(stmt, Update) and stmt.reducer not in REDUCERS:
                     raise _fail(stmt, f"{stmt.reducer} is no reducer")

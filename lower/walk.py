@@ -74,9 +74,7 @@ class _Walker:
 
     def within(self, loop: str | None, body: ir.Stmt) -> ir.Stmt:
         """`body` as the body of a loop: inside the allocations that live there."""
-        for buffer in reversed(self.homes.get(loop, [])):
-            body = ir.Alloc(buffer, body)
-        return body
+        return ir.allocate(self.homes.get(loop, []), body)
 
     def walk_all(self, nodes: list[raw.AstNode], here: _Here) -> ir.Stmt:
         """Nodes in order. Neighbours under one mark that ran once belong together again."""

@@ -45,6 +45,7 @@ class _Given:
     conditions: Sequence[Expr]
     left: frozenset[str]
     used: set[object] = field(default_factory=set)
+    closed: dict[tuple[Reduce, frozenset[str]], Reduce] = field(default_factory=dict)
 
 
 def bind(
@@ -96,6 +97,13 @@ def bind(
 
 def _close(reduce: Reduce, taken: frozenset[str], given: _Given) -> Reduce:
     """`reduce` with its indices found, and everything inside it closed."""
+    key = reduce, taken
+    if key not in given.closed:
+        given.closed[key] = _closed(reduce, taken, given)
+    return given.closed[key]
+
+
+def _closed(reduce: Reduce, taken: frozenset[str], given: _Given) -> Reduce:
     stay = stays(reduce, taken)
     own = tuple(stay) if reduce.indices == OPEN else reduce.indices
     for name in own:
@@ -169,19 +177,33 @@ def _sinks(name: str, reduce: Reduce) -> bool:
 
 
 def _survey(roots: Iterable[Expr]) -> tuple[list[str], dict[Reduce, int]]:
-    """The indices used outside every reduction, and the outermost reductions with their counts."""
+    """The indices used outside every reduction, and the outermost reductions, each with the number
+    of places in which it stands (2 for more)."""
     direct: dict[str, None] = {}
     tops: dict[Reduce, int] = {}
-    stack = list(reversed(tuple(roots)))
+    roots = tuple(roots)
+    uses: dict[Expr, int] = {}
+    inner_first: list[Expr] = []
+    stack = [(root, False) for root in reversed(roots)]
     while stack:
-        item = stack.pop()
-        if isinstance(item, Index):
-            direct.setdefault(item.name)
-        elif isinstance(item, Reduce):
-            tops[item] = tops.get(item, 0) + 1
-        else:
-            stack.extend(reversed(children(item)))
-    return list(direct), tops
+        item, done = stack.pop()
+        if done:
+            inner_first.append(item)
+        elif item not in uses:
+            uses[item] = 0
+            if isinstance(item, Index):
+                direct.setdefault(item.name)
+            elif isinstance(item, Reduce):
+                tops[item] = 0
+            else:
+                stack.append((item, True))
+                stack.extend((child, False) for child in reversed(children(item)))
+    for root in roots:
+        uses[root] += 1
+    for item in reversed(inner_first):  # in how many places it stands, of which more than 1 is many
+        for child in children(item):
+            uses[child] = min(uses[child] + uses[item], 2)
+    return list(direct), {reduce: uses[reduce] for reduce in tops}
 
 
 def replace_reductions(expr: Expr, by: Mapping[Reduce, Reduce]) -> Expr:
@@ -189,19 +211,24 @@ def replace_reductions(expr: Expr, by: Mapping[Reduce, Reduce]) -> Expr:
     return map_reductions(expr, lambda reduce: by.get(reduce, reduce)) if by else expr
 
 
-def map_reductions(expr: Expr, change: Callable[[Reduce], Expr]) -> Expr:
-    """`expr` with `change` applied to each outermost reduction."""
+def map_reductions(
+    expr: Expr, change: Callable[[Reduce], Expr], rule: Callable[[Expr], Expr] = lambda e: e
+) -> Expr:
+    """`expr` with `change` applied to each outermost reduction, in order, and `rule` to each part
+    outside of them after its own parts."""
     done: dict[Expr, Expr] = {}
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
         item, ready = stack.pop()
         if ready:
-            done[item] = rebuild(item, tuple(done[child] for child in children(item)))
+            done[item] = rule(rebuild(item, tuple(done[child] for child in children(item))))
+        elif item in done:
+            continue
         elif isinstance(item, Reduce):
             done[item] = change(item)
-        elif item not in done:
+        else:
             stack.append((item, True))
-            stack.extend((child, False) for child in children(item))
+            stack.extend((child, False) for child in reversed(children(item)))
     return done[expr]
 
 

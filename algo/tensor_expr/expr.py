@@ -10,7 +10,7 @@ there and a buffer here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -153,15 +153,18 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     raise TypeError(f"not an expression with children: {expr!r}")
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Every distinct node once, children before parents; a stack, so depth does not matter."""
+def walk(expr: Expr, known: Container[Expr] = ()) -> Iterator[Expr]:
+    """Every distinct node once, children before parents; a stack, so depth does not matter.
+
+    What is `known` is left out, with what is only in it.
+    """
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
         item, done = stack.pop()
         if done:
             yield item
-        elif item not in seen:
+        elif item not in seen and item not in known:
             seen.add(item)
             parts = children(item)
             if not parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,14 +23,19 @@ class _Piece:
     tight: bool
 
 
-def text(expr: Expr, lowest: int, tight: bool) -> str:
-    """Prints with a stack of its own, so that depth does not matter."""
+def text(expr: Expr, lowest: int, tight: bool, names: Mapping[Expr, str] | None = None) -> str:
+    """Prints with a stack of its own, so that depth does not matter.
+
+    What has a name, in `names`, is printed by it.
+    """
     out: list[str] = []
     stack: list[_Piece | str] = [_Piece(expr, lowest, tight)]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
             out.append(item)
+        elif names and item.expr in names:
+            out.append(names[item.expr])
         else:
             stack.extend(reversed(_parts(item)))
     return "".join(out)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ..dtypes import BY_NAME
 from ..errors import OpError
@@ -46,6 +46,21 @@ class _Scope:
     bare: dict[str, Loc] = field(default_factory=dict)
     spots: dict[str, Loc] = field(default_factory=dict)
 
+    def add(self, other: _Scope) -> None:
+        """What another scope says too, where this one says nothing yet."""
+        for own in fields(self):
+            mine, more = getattr(self, own.name), getattr(other, own.name)
+            mine.update({name: said for name, said in more.items() if name not in mine})
+
+
+@dataclass(frozen=True, slots=True)
+class _Let:
+    """What a name stands for, and what its line said of the names in it."""
+
+    name: Token
+    value: Expr
+    scope: _Scope
+
 
 class Equations:
     """Collects the equations of one operator; names are resolved when all have been read.
@@ -60,6 +75,7 @@ class Equations:
         self.shapes: dict[str, tuple[Expr, ...]] = {}
         self.listed = False  # by a header
         self._drafts: list[tuple[Draft, _Scope]] = []
+        self._lets: dict[str, _Let] = {}
         self._scope = _Scope()
 
     @property
@@ -74,6 +90,12 @@ class Equations:
     def end(self, draft: Draft) -> None:
         """The equation is complete."""
         self._drafts.append((draft, self._scope))
+
+    def let(self, name: Token, value: Expr) -> None:
+        """The name stands for `value`, whose names mean what they do where it is used."""
+        if name.text in self._lets:
+            raise fail(f"{name.text} is defined by two let lines; rename one", name.loc)
+        self._lets[name.text] = _Let(name, value, self._scope)
 
     def declare(self, tensor: str, dims: tuple[Expr, ...]) -> None:
         """A shape line; every name in it is a size."""
@@ -92,8 +114,12 @@ class Equations:
         self._scope.certain.setdefault(token.text)
 
     def bare(self, token: Token) -> Expr:
-        """A name that stands alone; for now it passes for an index."""
+        """A name that stands alone; if no `let` line says what for, it passes for an index."""
         self.spot(token)
+        if token.text in self._lets:
+            let = self._lets[token.text]
+            self._scope.add(let.scope)
+            return let.value
         self._scope.bare.setdefault(token.text, token.loc)
         return Index(token.text)
 
@@ -131,6 +157,16 @@ class Equations:
 
     def resolve(self) -> list[Draft]:
         """The equations, in which `Index` now means an index."""
+        indices = {name for _, scope in self._drafts for name in (*scope.certain, *scope.inside)}
+        for name, let in self._lets.items():
+            for what, names in ("tensor", self.tensors), ("size", self.sizes), ("index", indices):
+                if name in names:
+                    article = "an" if what == "index" else "a"
+                    raise fail(
+                        f"{name} stands for an expression here and is {article} {what} elsewhere; "
+                        f"rename one",
+                        let.name.loc,
+                    )
         bounded, implied = self._sizes_by_use()
         return [self._resolved(draft, scope, bounded, implied) for draft, scope in self._drafts]
 

@@ -154,11 +154,22 @@ class _Parser(ReducerParser):
             self.next()
             self.reducer()
             return
+        if self.sees("let") and self.peek().kind == "name":
+            self.next()
+            self.let()
+            return
         target = self.identifier("a tensor")
         if self.accept(":"):
             self.shape(target)
         else:
             self.equation(target)
+
+    def let(self) -> None:
+        """`e = x[i] * x[i]` after `let`: from here on the name stands for the expression."""
+        name = self.identifier("an expression")
+        self.expect("=", f"and what {name.text} stands for")
+        self.names.begin()
+        self.names.let(name, self.expression())
 
     def maximum(self) -> None:
         """`N <= 256` after `dynamic`."""

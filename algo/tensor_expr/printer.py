@@ -7,13 +7,15 @@ bind something else, the header where the defaults would not give the same inter
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 
 from .binding import BindingError, bind, map_reductions, reopen
 from .expr import (
     Access,
     Call,
     Expr,
+    Index,
     Range,
     Reduce,
     Size,
@@ -28,6 +30,7 @@ from .folds import groups, is_joint
 from .names import Written, undeclared
 from .op import Equation, Op, Param
 from .print_reducer import definition, together, with_own_names, written
+from .shared import named_parts
 from .surface import compare, default_params, default_returns
 
 _ASSIGNMENT = {None: "=", "sum": "+=", "prod": "*="}
@@ -52,12 +55,15 @@ def print_op(op: Op, header: bool = False) -> str:
             sizes.update((d, None) for d in param.type.dims or () if isinstance(d, str))
         name = re.sub(r"\W|^(?=\d)|^$", "_", op.name)
         lines.append(f"{name}({', '.join(map(_param, op.params))}) -> {', '.join(op.returns)}:")
+    indices: set[str] = set()
     for eq in equations:
         tensors[eq.tensor] = len(eq.lhs)
         for expr in (eq.rhs, *eq.lhs, *eq.ranges, *(() if eq.where is None else (eq.where,))):
             for item in walk(expr):
                 if isinstance(item, Access):
                     tensors[item.tensor] = len(item.indices)
+                elif isinstance(item, Index):
+                    indices.add(item.name)
     for dims in op.shapes.values():
         sizes.update((s.name, None) for d in dims for s in walk(d) if isinstance(s, Size))
     body: list[str] = [line for fold in folds for line in definition(fold)]
@@ -69,17 +75,25 @@ def print_op(op: Op, header: bool = False) -> str:
             body.append(f"{kind} {', '.join(names)}")
     for tensor, dims in sorted(op.shapes.items()):
         body.append(f"{tensor}: [{', '.join(text(d, 0, True) for d in dims)}]")
+    taken = {*tensors, *sizes, *indices, *(fold.name for fold in folds)}
+    numbers = (f"e{n}" for n in count(1))
     for first, *others in groups(equations):
         if others:
             body.append(together([lines_of[n] for n in (first, *others)]))
         else:
-            body.append(_equation(lines_of[first], equations[first].reducer))
+            lines_of_parts, names = _named(lines_of[first], numbers, taken)
+            body += lines_of_parts
+            body.append(_equation(lines_of[first], equations[first].reducer, names))
     return "\n".join(lines + (body if bare else [f"    {line}" for line in body]))
 
 
 def print_equation(eq: Equation) -> str:
     """One equation, as in `C[i,j] = sum(A[i,k] * B[k,j])`."""
-    return _equation(_written(eq), eq.reducer)
+    line = _written(eq)
+    every = (item for root in (*eq.lhs, eq.rhs) for item in walk(root))
+    taken = {item.name for item in every if isinstance(item, Index)} | {eq.tensor}
+    lets, names = _named(line, (f"e{n}" for n in count(1)), taken)
+    return "\n".join([*lets, _equation(line, eq.reducer, names)])
 
 
 def print_together(equations: Sequence[Equation], number: int) -> str:
@@ -91,9 +105,11 @@ def print_together(equations: Sequence[Equation], number: int) -> str:
 
 
 def print_expr(expr: Expr) -> str:
-    """An expression; its free indices count as bound outside."""
+    """An expression, for people to read: its free indices count as bound outside, and parts that
+    would make it long without end are left out."""
     expr = _canonical(expr)
-    return text(_opened(expr, indices_of(expr), (), ())[0], 0, False)
+    opened = _opened(expr, indices_of(expr), (), ())[0]
+    return text(opened, 0, False, dict.fromkeys(named_parts((opened,)), "..."))
 
 
 def _param(param: Param) -> str:
@@ -104,12 +120,30 @@ def _param(param: Param) -> str:
     return f"{param.name}: {'' if dtype is None else dtype.name}{shape}"
 
 
-def _equation(eq: Written, reducer: str | None) -> str:
-    target = f"{eq.tensor}[{','.join(text(e, 0, True) for e in eq.lhs)}]"
+def _named(
+    eq: Written, numbers: Iterator[str], taken: Collection[str]
+) -> tuple[list[str], dict[Expr, str]]:
+    """The `let` lines of an equation, and the names of its parts that they give."""
+    roots = (*eq.lhs, eq.rhs, *eq.ranges, *eq.conditions)
+    parts = named_parts(roots)
+    names: dict[Expr, str] = {}
+    if not parts:
+        return [], names
+    free = (name for name in numbers if name not in taken)
+    lines: list[str] = []
+    for part, name in zip(parts, free, strict=False):
+        lines.append(f"let {name} = {text(part, 0, False, names)}")
+        names[part] = name
+    return lines, names
+
+
+def _equation(eq: Written, reducer: str | None, names: Mapping[Expr, str]) -> str:
+    target = f"{eq.tensor}[{','.join(text(e, 0, True, names) for e in eq.lhs)}]"
     sign = _ASSIGNMENT.get(reducer, f"{reducer}=")
-    clause = [text(r, 0, True) for r in eq.ranges] + [text(c, 0, False) for c in eq.conditions]
+    clause = [text(r, 0, True, names) for r in eq.ranges]
+    clause += [text(c, 0, False, names) for c in eq.conditions]
     where = f" where {', '.join(clause)}" if clause else ""
-    return f"{target} {sign} {text(eq.rhs, 0, False)}{where}"
+    return f"{target} {sign} {text(eq.rhs, 0, False, names)}{where}"
 
 
 # -- which reductions say over=, and which ranges stand at the end of the equation
@@ -153,7 +187,7 @@ def _opened(
             else:
                 if bound.rhs is rhs:
                     return proposal, lifted
-                pairs = zip(_nested(bare), _nested(bound.rhs), strict=True)
+                pairs = _pairs(bare, bound.rhs)
                 wrong = {mine for mine, found in pairs if mine.indices != found.indices}
             if wrong <= closed:
                 break
@@ -188,15 +222,25 @@ def _without(expr: Expr, lifted: tuple[Range, ...]) -> Expr:
     return map_reductions(expr, change) if lifted else expr
 
 
-def _nested(expr: Expr) -> list[Reduce]:
-    """All reductions, in printing order, repeated as often as they are printed."""
-    out: list[Reduce] = []
-    stack = [expr]
+def _pairs(expr: Expr, bound: Expr) -> list[tuple[Reduce, Reduce]]:
+    """The reductions of an expression, each with what it became where indices were bound anew."""
+    out: list[tuple[Reduce, Reduce]] = []
+    seen: set[tuple[Expr, Expr]] = set()
+    stack = [(expr, bound)]
     while stack:
-        item = stack.pop()
-        if isinstance(item, Reduce):
-            out.append(item)
-        stack.extend(reversed(children(item)))
+        pair = stack.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        one, other = pair
+        if isinstance(one, Reduce) and isinstance(other, Reduce):
+            out.append((one, other))
+            stack.append((one.body, other.body))
+            stack.extend(zip(one.ranges, other.ranges, strict=False))
+            if one.where is not None and other.where is not None:
+                stack.append((one.where, other.where))
+        else:
+            stack.extend(zip(children(one), children(other), strict=True))
     return out
 
 

@@ -10,13 +10,13 @@ outwards, or turns a sum into a product, so that rewriting ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..dtypes import DType
 from ..errors import InternalError
 from ..node import node
-from .expr import Access, Call, Cast, Const, Expr, Reduce, transform
+from .expr import Access, Call, Cast, Const, Expr, Reduce, children, rebuild, walk
 from .operations import OPERATIONS
 
 
@@ -88,32 +88,50 @@ def _wilds(pattern: Expr) -> set[str]:
     return {name for arg in args for name in _wilds(arg)}
 
 
+class _Known(frozenset[str]):
+    """Tensors whose elements are floats, with what they have told of expressions so far."""
+
+    told: dict[Expr, bool]
+
+    def __new__(cls, names: Iterable[str]) -> _Known:
+        made = super().__new__(cls, names)
+        made.told = {}
+        return made
+
+
 def is_float(expr: Expr, known: Floats) -> bool:
     """Has `expr` surely a float type, given that the tensors `known` have?"""
-    left, seen = [expr], {expr}
-    while left:
-        promoted: tuple[Expr, ...] = ()
-        match left.pop():
-            case Access(tensor, _):
-                sure = tensor in known
-            case Const(value, dtype):
-                sure = isinstance(value, float) if dtype is None else dtype.is_float
-            case Cast(dtype, _) | Reduce(_, _, _, _, _, DType() as dtype):
-                sure = dtype.is_float
-            case Reduce(_, _, body):
-                sure, promoted = False, (body,)
-            case Call(op, args):
-                result = OPERATIONS[op].result
-                sure = result == "float"
-                if result != "bool":
-                    promoted = args[1:] if result == "arg1" else args
-            case _:
-                sure = False
-        if sure:
-            return True
-        left += [part for part in reversed(promoted) if part not in seen]
-        seen.update(promoted)
-    return False
+    told = known.told if isinstance(known, _Known) else {}
+    stack = [expr]
+    while stack:
+        item = stack[-1]
+        sure, promoted = _of_itself(item, known)
+        left = [part for part in promoted if part not in told]
+        sure = sure or any(told[part] for part in promoted if part in told)
+        if sure or not left:
+            told[stack.pop()] = sure
+        else:
+            stack.append(left[0])
+    return told[expr]
+
+
+def _of_itself(expr: Expr, known: Floats) -> tuple[bool, tuple[Expr, ...]]:
+    """Is an expression a float whatever its parts are, and else, which parts would make it one?"""
+    match expr:
+        case Access(tensor, _):
+            return tensor in known, ()
+        case Const(value, dtype):
+            return isinstance(value, float) if dtype is None else dtype.is_float, ()
+        case Cast(dtype, _) | Reduce(_, _, _, _, _, DType() as dtype):
+            return dtype.is_float, ()
+        case Reduce(_, _, body):
+            return False, (body,)
+        case Call(op, args):
+            result = OPERATIONS[op].result
+            if result in ("float", "bool"):
+                return result == "float", ()
+            return False, args[1:] if result == "arg1" else args
+    return False, ()
 
 
 def _weak(found: Found, known: Floats) -> bool:
@@ -191,11 +209,20 @@ def simplify(expr: Expr, known: Floats = ()) -> Expr:
     `known` are tensors of which it is known that their elements are floats.
     """
 
+    known = _Known(known)
+    simple: dict[Expr, Expr] = {}
+
+    def made_simple(expr: Expr) -> Expr:
+        for item in walk(expr, simple):
+            found = at_root(rebuild(item, tuple(simple[child] for child in children(item))))
+            simple[item] = simple[found] = found
+        return simple[expr]
+
     def at_root(item: Expr) -> Expr:
         for rule in _BY_OP.get(item.op, ()) if isinstance(item, Call) else ():
             better = rule.apply(item, known)
             if better is not None:
-                return simplify(better, known)
+                return made_simple(better)
         return item
 
-    return transform(expr, at_root)
+    return made_simple(expr)

@@ -29,7 +29,6 @@ from .expr import (
     indices_of,
     rebuild,
     substitute,
-    walk,
 )
 from .fold_stages import end, loops, start, updates
 from .folds import Joint, Member, Part, folded, is_joint, order, part_of, uncast
@@ -268,18 +267,28 @@ class _Maker:
 
     def _hoist(self, expr: Expr, scope: Scope) -> Expr:
         """The expression with every reduction in it made a temporary, read in its place."""
-        if not any(isinstance(item, Reduce) for item in walk(expr)):
-            return expr
-        if isinstance(expr, Reduce):
-            return self._reduction(expr, scope)
-        if isinstance(expr, Call) and expr.op == "where":
-            cond = self._hoist(expr.args[0], scope)  # a guard of the branches, so it comes first
-            expr = Call("where", (cond, *expr.args[1:]))
-        parts = [
-            self._hoist(child, Scope(scope.ranges, guards))
-            for child, guards in guarded_children(expr, scope.guards)
-        ]
-        return rebuild(expr, tuple(parts))
+        holders = holding(expr)
+        done: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
+        stack = [(expr, scope.guards)]
+        while stack:
+            node, guards = stack[-1]
+            if node not in holders:
+                done[node, guards] = node
+            elif isinstance(node, Reduce):
+                done[node, guards] = self._reduction(node, Scope(scope.ranges, guards))
+            elif (node, guards) not in done:
+                parts = guarded_children(node, guards)
+                if isinstance(node, Call) and node.op == "where" and parts[0] in done:
+                    # The condition is a guard of the branches, so it comes first.
+                    node = Call("where", (done[parts[0]], *node.args[1:]))
+                    parts = [parts[0], *guarded_children(node, guards)[1:]]
+                left = [part for part in parts if part not in done]
+                if left:
+                    stack += reversed(left[:1] if parts[0] in left else left)
+                    continue
+                done[stack[-1]] = rebuild(node, tuple(done[part] for part in parts))
+            stack.pop()
+        return done[expr, scope.guards]
 
     def _reduction(self, reduction: Reduce, scope: Scope) -> Expr:
         bound = set(reduction.indices)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from .affine import is_affine
+from .binding import map_reductions
 from .build import conjuncts
 from .expr import (
     Access,
@@ -157,27 +158,23 @@ def with_unique_binders(
 
     The later of two disjoint binders is renamed (`k` to `k_1`); equal reductions stay one object.
     """
-    holders = holding(eq.rhs)
-    if not holders:
+    reductions = [item for item in walk(eq.rhs) if isinstance(item, Reduce)]
+    if not reductions:
         return eq, {}
     taken = {*free_indices(eq), *taken_elsewhere}
-    names = taken | {i for r in holders if isinstance(r, Reduce) for i in r.indices}
+    names = taken | {i for r in reductions for i in r.indices}
     origins: dict[str, str] = {}
     done: dict[Expr, Expr] = {}
 
-    def visit(expr: Expr) -> Expr:
-        if expr not in holders:
-            return expr
+    def change(expr: Reduce) -> Expr:
         if expr not in done:
-            fresh = expr
-            if isinstance(expr, Reduce):
-                fresh = _renamed(expr, taken, names, origins)
-                taken.update(fresh.indices)
-                holders.update(holding(fresh))
-            done[expr] = rebuild(fresh, tuple(visit(child) for child in children(fresh)))
+            fresh = _renamed(expr, taken, names, origins)
+            taken.update(fresh.indices)
+            inner = tuple(map_reductions(child, change) for child in children(fresh))
+            done[expr] = rebuild(fresh, inner)
         return done[expr]
 
-    return replace_rhs(eq, visit(eq.rhs)), origins
+    return replace_rhs(eq, map_reductions(eq.rhs, change)), origins
 
 
 def holding(expr: Expr) -> set[Expr]:
@@ -221,12 +218,17 @@ def rename_binders(expr: Reduce, new: Mapping[str, str]) -> Reduce:
 
 def rename_free(expr: Expr, new: Mapping[str, str]) -> Expr:
     """Renames free indices; what a reduction inside binds keeps its meaning."""
-    if isinstance(expr, Index):
-        return Index(new.get(expr.name, expr.name))
-    if isinstance(expr, Reduce):
-        new = {old: name for old, name in new.items() if old not in expr.indices}
-    parts = children(expr)
-    return rebuild(expr, tuple(rename_free(p, new) for p in parts)) if parts and new else expr
+    if not new:
+        return expr
+
+    def inside(reduce: Reduce) -> Expr:
+        free = {old: name for old, name in new.items() if old not in reduce.indices}
+        return rebuild(reduce, tuple(rename_free(part, free) for part in children(reduce)))
+
+    def rule(item: Expr) -> Expr:
+        return Index(new.get(item.name, item.name)) if isinstance(item, Index) else item
+
+    return map_reductions(expr, inside, rule)
 
 
 def map_exprs(eq: Equation, rule: Callable[[Expr], Expr]) -> Equation:

@@ -33,6 +33,7 @@ from ..ir import (
     Stmt,
     Store,
     Update,
+    allocate,
     block,
     contiguous,
     expressions,
@@ -87,8 +88,8 @@ class _Accumulating:
                 known = {**known, var: values_of(stmt, known)}
             case Let(var, value, _):
                 known = {**known, var: bounds(value, known)}
-            case Alloc(buffer, _):
-                buffers = {**buffers, buffer.name: buffer}
+            case Alloc(own, _):
+                buffers = {**buffers, **{buffer.name: buffer for buffer in own}}
         return rebuild(stmt, lambda item: self.body(item, buffers, known))
 
     def native(self, buffer: Buffer) -> int:
@@ -126,10 +127,7 @@ class _Accumulating:
             for cell, b in lanes.items()
         ]
         middle = [_redirect(part, buffer.name, lanes, None) for part in parts]
-        body = block(*before, *middle, *after)
-        for own in lanes.values():
-            body = Alloc(own, body)
-        return body
+        return allocate(lanes.values(), block(*before, *middle, *after))
 
 
 def _candidates(parts: list[Stmt], buffers: Mapping[str, Buffer]) -> list[str]:
@@ -178,7 +176,7 @@ def _collect(stmt: Stmt, buffer: Buffer, place: _Place, use: _Use) -> None:
             use.spoiled |= use.reducer not in (None, reducer)
             use.reducer = reducer
             _collect_cell(index, buffer, place, use)
-        case Alloc(inner, _) if inner.name == buffer.name:
+        case Alloc(inner, _) if any(own.name == buffer.name for own in inner):
             use.spoiled = True
         case For(kind=kind) if kind == "parallel" or kind in AXES:
             inside = _use(stmt.body, buffer, place.known)

@@ -32,6 +32,7 @@ from ..ir import (
     If,
     Let,
     Stmt,
+    allocate,
     block,
     contiguous,
     rebuild,
@@ -81,7 +82,7 @@ def _bound(stmt: Stmt) -> bool:
 
 
 def _shares(stmt: Stmt) -> bool:
-    return any(isinstance(item, Alloc) and item.buffer.scope == "shared" for item in walk(stmt))
+    return any(isinstance(item, Alloc) and item.scope == "shared" for item in walk(stmt))
 
 
 def _collect(stmt: Stmt, known: Mapping[str, Interval], found: dict[str, list[Bound]]) -> None:
@@ -118,8 +119,8 @@ def _top(stmt: Stmt, lets: tuple[Let, ...]) -> Stmt:
     match stmt:
         case Block(stmts):
             return block(*(_top(inner, lets) for inner in stmts))
-        case Alloc(Buffer(scope="heap" | "stack") as buffer, body):
-            return Alloc(with_(buffer, scope="heap"), _top(body, lets))
+        case Alloc(buffers, body) if stmt.scope in ("heap", "stack"):
+            return allocate((with_(buffer, scope="heap") for buffer in buffers), _top(body, lets))
         case Let(_, _, body):
             return _top(body, (*lets, stmt))
     known: dict[str, Interval] = {}
@@ -134,8 +135,7 @@ def _top(stmt: Stmt, lets: tuple[Let, ...]) -> Stmt:
     body = thread.convert(stmt, frozenset(), None, ())
     for let in reversed(lets):
         body = Let(let.var, let.value, body)
-    for buffer in reversed(thread.shared):
-        body = Alloc(buffer, body)
+    body = allocate(thread.shared, body)
     for axis in reversed(sizes):
         body = For(names[axis], const(0), const(sizes[axis]), body, axis)
     return body
@@ -184,33 +184,44 @@ class _Thread:
                 return self.convert(inner, have | {kind}, both(guard, test), loops)
             case For():
                 return rebuild(stmt, lambda s: self.convert(s, have, guard, (*loops, stmt)))
-            case Alloc(buffer, body):
-                missing = [a for a in self.sizes if a.startswith("thread") and a not in have]
-                if buffer.scope == "shared":
-                    if any(a.startswith("thread") for a in have):
-                        raise ScheduleError(
-                            f"shared buffer {buffer.name} is allocated inside a loop bound to a "
-                            f"thread axis, so no other thread sees it; stage it at a loop outside "
-                            f"of those"
-                        )
-                    self.share(buffer)
-                    inner = self.convert(body, have, guard, loops)
-                    self.check_blocks(buffer, inner, have, loops)
-                    return inner
-                if buffer.scope in ("heap", "stack") and missing:
-                    raise ScheduleError(
-                        f"{buffer.name} is on the {buffer.scope}, outside of the loops bound to "
-                        f"thread axes ({', '.join(self.names[a] for a in missing)}), and GPUs have "
-                        f"none there; name its scope, as stage({buffer.name.partition('.')[0]!r}, "
-                        f"at={(loops[-1].var if loops else '...')!r}, scope='shared')"
-                    )
-                inner = self.convert(body, have, guard, loops)
-                self.check_blocks(buffer, inner, have, loops)
-                if buffer.scope in ("register", "local") and missing:
-                    around = (*self.axis_loops(), *loops)
-                    return private(buffer, inner, [self.names[a] for a in missing], around)
-                return Alloc(buffer, inner)
+            case Alloc(buffers, body):
+                return self.buffers(buffers, body, have, guard, loops)
         return rebuild(stmt, lambda s: self.convert(s, have, guard, loops))
+
+    def buffers(
+        self,
+        buffers: tuple[Buffer, ...],
+        body: Stmt,
+        have: frozenset[str],
+        guard: Expr | None,
+        loops: tuple[For, ...],
+    ) -> Stmt:
+        """What a thread does of `body` with buffers of one scope that live there."""
+        missing = [a for a in self.sizes if a.startswith("thread") and a not in have]
+        first, scope = buffers[0].name, buffers[0].scope
+        if scope == "shared":
+            if any(a.startswith("thread") for a in have):
+                raise ScheduleError(
+                    f"shared buffer {first} is allocated inside a loop bound to a thread axis, "
+                    f"so no other thread sees it; stage it at a loop outside of those"
+                )
+            for buffer in buffers:
+                self.share(buffer)
+        if scope in ("heap", "stack") and missing:
+            raise ScheduleError(
+                f"{first} is on the {scope}, outside of the loops bound to "
+                f"thread axes ({', '.join(self.names[a] for a in missing)}), and GPUs have "
+                f"none there; name its scope, as stage({first.partition('.')[0]!r}, "
+                f"at={(loops[-1].var if loops else '...')!r}, scope='shared')"
+            )
+        inner = self.convert(body, have, guard, loops)
+        own = list(buffers)
+        for n, buffer in enumerate(buffers):
+            self.check_blocks(buffer, inner, have, loops)
+            if scope in ("register", "local") and missing:
+                around = (*self.axis_loops(), *loops)
+                own[n], inner = private(buffer, inner, [self.names[a] for a in missing], around)
+        return inner if scope == "shared" else allocate(own, inner)
 
     def share(self, buffer: Buffer) -> None:
         """A shared buffer of the block; versions for some sizes have it in common."""

@@ -30,6 +30,7 @@ from ..ir import (
     Stmt,
     Store,
     Update,
+    allocated,
     block,
     with_,
 )
@@ -47,8 +48,8 @@ def _top(stmt: Stmt) -> Stmt:
     match stmt:
         case Block(stmts):
             return block(*map(_top, stmts))
-        case Alloc(buffer, body) if buffer.scope == "heap":
-            return Alloc(buffer, _top(body))
+        case Alloc(buffers, body) if stmt.scope == "heap":
+            return Alloc(buffers, _top(body))
         case For(kind=kind) if kind in AXES:
             return _nest(stmt, (), frozenset())
     return stmt
@@ -59,9 +60,9 @@ def _nest(stmt: Stmt, loops: tuple[For, ...], shared: frozenset[str]) -> Stmt:
     match stmt:
         case For(body=body, kind=kind) if kind in AXES:
             return with_(stmt, body=_nest(body, (*loops, stmt), shared))
-        case Alloc(buffer, body) if buffer.scope == "shared":
-            return Alloc(buffer, _nest(body, loops, shared | {buffer.name}))
-    own = {item.buffer.name for item in statements(stmt) if isinstance(item, Alloc)}
+        case Alloc(buffers, body) if stmt.scope == "shared":
+            return Alloc(buffers, _nest(body, loops, shared | {buffer.name for buffer in buffers}))
+    own = {buffer.name for buffer in allocated(stmt)}
     placing = _Placing(loops, own, _sizes(stmt))
     placing.check_blocks(stmt, shared)
     return placing.place(stmt, NOTHING, Place(loops))[0]
@@ -164,9 +165,9 @@ class _Placing:
     def inside(self, stmt: Stmt, before: _Pending, at: Place) -> tuple[Stmt, _Pending]:
         """A statement in which threads meet: barriers go into it, if all threads come by there."""
         match stmt:
-            case Alloc(buffer, body):
+            case Alloc(buffers, body):
                 new, after = self.place(body, before, at)
-                return Alloc(buffer, new), after
+                return Alloc(buffers, new), after
             case Let(var, value, body):
                 new, after = self.place(body, before, at.let(var, value))
                 return Let(var, value, new), after

@@ -13,7 +13,18 @@ from collections.abc import Iterator, Mapping
 from ...algo.tensor_expr.affine import normalize
 from ...algo.tensor_expr.build import add, const, mul
 from ...algo.tensor_expr.expr import Access, Call, Expr, transform, walk
-from ..ir import Alloc, Buffer, Function, Stmt, Store, Update, expressions, rebuild, with_
+from ..ir import (
+    Alloc,
+    Buffer,
+    Function,
+    Stmt,
+    Store,
+    Update,
+    allocated,
+    expressions,
+    rebuild,
+    with_,
+)
 from ..ir import walk as statements
 
 Index = tuple[Expr, ...]
@@ -31,9 +42,7 @@ def flatten(function: Function) -> Function:
 
 def _buffers(function: Function) -> Iterator[Buffer]:
     yield from function.params
-    for stmt in statements(function.body):
-        if isinstance(stmt, Alloc):
-            yield stmt.buffer
+    yield from allocated(function.body)
 
 
 def _indices(function: Function) -> Iterator[tuple[str, Index]]:
@@ -117,7 +126,7 @@ def _merged(function: Function, merges: Mapping[str, tuple[int, int]]) -> Functi
             case Update(name, at, reducer, value, atomic):
                 return Update(name, index(name, at), reducer, value, atomic)
             case Alloc(old, body):
-                return Alloc(buffer(old), body)
+                return Alloc(tuple(map(buffer, old)), body)
         return item
 
     params = tuple(buffer(param) for param in function.params)

@@ -15,7 +15,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import Interval, Linear, bounds, linear
 from ...algo.tensor_expr.build import const, sub
 from ...algo.tensor_expr.expr import Access, Expr, Index, transform
-from ..ir import Alloc, Buffer, For, Stmt, Store, Update, contiguous, with_
+from ..ir import Buffer, For, Stmt, Store, Update, contiguous, with_
 from ..ir import rebuild as rebuild_stmt
 from ..ranges import known_of
 from ..sharing import Meeting, Place, Touch, touches
@@ -23,8 +23,10 @@ from ..sharing import Meeting, Place, Touch, touches
 Split = tuple[tuple[tuple[str, int], ...], Expr]
 
 
-def private(buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[For, ...]) -> Stmt:
-    """`body` within the allocation of a thread's own share of `buffer`.
+def private(
+    buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[For, ...]
+) -> tuple[Buffer, Stmt]:
+    """A thread's own share of `buffer`, and what `body` does with it.
 
     `threads` are the variables of the thread axes whose loops are inside the allocation, `around`
     the loops outside. Raises `ScheduleError` where two threads use one cell.
@@ -36,7 +38,7 @@ def private(buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[Fo
         for axis in range(len(buffer.shape))
     ]
     if all(share is None for share in shares):
-        return Alloc(buffer, body)
+        return buffer, body
     shape = tuple(
         extent if share is None else share[1] - share[0] + 1
         for extent, share in zip(buffer.shape, shares, strict=True)
@@ -69,7 +71,7 @@ def private(buffer: Buffer, body: Stmt, threads: Sequence[str], around: tuple[Fo
                 return Update(name, cell(index), reducer, value)  # its cells are one thread's
         return new
 
-    return Alloc(small, stmt(body))
+    return small, stmt(body)
 
 
 def split(expr: Expr, threads: Sequence[str]) -> Split | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from ...algo.tensor_expr.expr import Call, Const, Expr, Index, accesses
+from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses
 from ...sched.loop.machine import Machine
 from ..ir import (
     AXES,
@@ -24,6 +24,7 @@ from ..ir import (
     Stmt,
     Store,
     Update,
+    allocate,
     contiguous,
     expressions,
     rebuild,
@@ -46,25 +47,28 @@ def registers(function: Function, machine: Machine) -> Function:
 
 def _stmt(stmt: Stmt, machine: Machine, looped: bool) -> Stmt:
     match stmt:
-        case Alloc(buffer, body):
-            return Alloc(_decide(buffer, body, machine, looped), _stmt(body, machine, looped))
+        case Alloc(buffers, body):
+            launched = any(isinstance(item, For) and item.kind in AXES for item in walk(body))
+            if stmt.scope == "shared" or (machine.grid and launched):
+                # It lies between threads, or between launches in global memory.
+                return Alloc(buffers, _stmt(body, machine, looped))
+            reaches = {buffer.name: 0 for buffer in buffers}
+            _collect(body, reaches, {})
+            decided = (_decide(b, reaches.get(b.name), machine, looped) for b in buffers)
+            return allocate(decided, _stmt(body, machine, looped))
         case For():
             return rebuild(stmt, lambda inner: _stmt(inner, machine, True))
     return rebuild(stmt, lambda inner: _stmt(inner, machine, looped))
 
 
-def _decide(buffer: Buffer, body: Stmt, machine: Machine, looped: bool) -> Buffer:
-    if buffer.scope == "shared" or prod(buffer.shape) == 0:
+def _decide(buffer: Buffer, reach: int | None, machine: Machine, looped: bool) -> Buffer:
+    if prod(buffer.shape) == 0:
         return buffer
-    if machine.grid and any(isinstance(item, For) and item.kind in AXES for item in walk(body)):
-        return buffer  # it lies between launches, in global memory
     size = prod(buffer.shape) * buffer.dtype.itemsize
     limit = FILES * machine.registers * machine.vector_bytes
-    if buffer.scope == "register" or size <= limit:
-        reach = _reach(buffer, body, {})
-        if reach is not None:
-            shape = (*buffer.shape[:-1], max(reach, buffer.shape[-1])) if buffer.shape else ()
-            return _with(buffer, shape, "register")
+    if reach is not None and (buffer.scope == "register" or size <= limit):
+        shape = (*buffer.shape[:-1], max(reach, buffer.shape[-1])) if buffer.shape else ()
+        return _with(buffer, shape, "register")
     if buffer.scope == "register" or (buffer.scope == "heap" and looped and size <= SMALL):
         return _with(buffer, buffer.shape, "stack")
     return buffer
@@ -74,31 +78,28 @@ def _with(buffer: Buffer, shape: tuple[int, ...], scope: str) -> Buffer:
     return with_(buffer, shape=shape, strides=contiguous(shape), scope=scope)
 
 
-def _reach(buffer: Buffer, stmt: Stmt, vectors: Mapping[str, tuple[int, int]]) -> int | None:
-    """Elements of the last axis that the accesses reach, all lanes included; None if one varies.
+def _collect(stmt: Stmt, reaches: dict[str, int], vectors: Mapping[str, tuple[int, int]]) -> None:
+    """Raises `reaches` to the elements of the last axis that a buffer's accesses reach, all lanes
+    included; takes out of it the buffers for which that varies.
 
     `vectors` gives the first value and the lanes of the vector loops around.
     """
     if isinstance(stmt, For) and stmt.kind == "vector" and isinstance(stmt.lo, Const):
         vectors = {**vectors, stmt.var: (int(stmt.lo.value), stmt.lanes)}
-    cells = [item.indices for expr in expressions(stmt) for item in accesses(expr)
-             if item.tensor == buffer.name]  # fmt: skip
-    if isinstance(stmt, (Store, Update)) and stmt.buffer == buffer.name:
-        cells.append(stmt.index)
-    reach = 0
+    cells = [cell for expr in expressions(stmt) for cell in accesses(expr)]
+    if isinstance(stmt, (Store, Update)):
+        cells.append(Access(stmt.buffer, stmt.index))
     for cell in cells:
-        if not all(isinstance(part, Const) for part in cell[:-1]):
-            return None
-        end = _end(cell[-1], vectors) if cell else 0
+        if cell.tensor not in reaches:
+            continue
+        *outer, last = cell.indices or (Const(-1),)
+        end = _end(last, vectors) if all(isinstance(part, Const) for part in outer) else None
         if end is None:
-            return None
-        reach = max(reach, end)
+            del reaches[cell.tensor]
+        else:
+            reaches[cell.tensor] = max(end, reaches[cell.tensor])
     for inner in inner_statements(stmt):
-        end = _reach(buffer, inner, vectors)
-        if end is None:
-            return None
-        reach = max(reach, end)
-    return reach
+        _collect(inner, reaches, vectors)
 
 
 def _end(index: Expr, vectors: Mapping[str, tuple[int, int]]) -> int | None:

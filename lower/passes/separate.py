@@ -47,9 +47,9 @@ def _visit(stmt: Stmt, known: Known) -> tuple[Stmt, Conditions]:
         case Let(var, value, body):
             body, pending = _under(body, var, {**known, var: bounds(value, known)})
             return Let(var, value, body), pending
-        case Alloc(buffer, body):
+        case Alloc(buffers, body):
             body, pending = _visit(body, known)
-            return Alloc(buffer, body), pending
+            return Alloc(buffers, body), pending
         case If(cond, then, orelse):
             then, pending = _visit(then, known)
             if orelse is None:
@@ -65,9 +65,9 @@ def _under(stmt: Stmt, var: str | None, known: Known) -> tuple[Stmt, Conditions]
         case Block(stmts):
             found = [_under(inner, var, known) for inner in stmts]
             return block(*(s for s, _ in found)), _union(*(c for _, c in found))
-        case Alloc(buffer, body) if buffer.scope != "register":
+        case Alloc(buffers, body) if stmt.scope != "register":
             body, pending = _under(body, var, known)
-            return Alloc(buffer, body), pending
+            return Alloc(buffers, body), pending
         case For(kind=kind) if var is None and kind in AXES:
             return _visit(stmt, known)
     stmt, pending = _visit(stmt, known)

@@ -60,9 +60,9 @@ class _Simplifying:
                     return self.stmt(substitute(body, {Index(var): value}), known)
                 inner = self.stmt(body, {**known, var: bounds(value, known)})
                 return inner if inner is NOTHING else Let(var, value, inner)
-            case Alloc(buffer, body):
+            case Alloc(buffers, body):
                 inner = self.stmt(body, known)
-                return inner if inner is NOTHING else Alloc(buffer, inner)
+                return inner if inner is NOTHING else Alloc(buffers, inner)
         return rebuild(stmt, lambda inner: inner, lambda expr: self.expr(expr, known))
 
     def loop(self, loop: For, known: Known) -> Stmt:

@@ -32,6 +32,7 @@ from ..ir import (
     Stmt,
     Store,
     Update,
+    allocated,
     block,
     expressions,
     rebuild,
@@ -49,9 +50,9 @@ Known = Mapping[str, Interval]
 
 def unroll(function: Function, machine: Machine) -> Function:
     """The function without unroll loops. Raises `ScheduleError` for register buffers too large."""
-    for stmt in statements(function.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.scope == "register":
-            _check_registers(stmt.buffer, machine)
+    for buffer in allocated(function.body):
+        if buffer.scope == "register":
+            _check_registers(buffer, machine)
     return Function(function.name, function.params, _stmt(function.body, {}, frozenset()))
 
 
@@ -75,9 +76,9 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
                 indexed = _indexed(loop, registers)
                 return loop if indexed is None else _copies(loop, known, indexed)
             return _copies(loop, known) if kind == "unroll" else loop
-        case Alloc(buffer, body):
-            inside = registers | {buffer.name} if buffer.scope == "register" else registers
-            return Alloc(buffer, _stmt(body, known, inside))
+        case Alloc(buffers, body):
+            own = {buffer.name for buffer in buffers if buffer.scope == "register"}
+            return Alloc(buffers, _stmt(body, known, registers | own))
         case Let(var, value, body):
             inner = _stmt(body, {**known, var: bounds(value, known)}, registers)
             return Let(var, value, inner)

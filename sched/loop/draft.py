@@ -14,7 +14,7 @@ from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .initial import initial
-from .names import origin
+from .names import origins
 from .nest import Nest, loops
 from .primitive import Primitive
 from .schedule import Schedule
@@ -53,6 +53,5 @@ class Draft:
 
     def copies(self, loop: str) -> Iterator[str]:
         """The full names of a loop and of the copies that distribution made of it."""
-        return iter(
-            [item.name for item in loops(self.nest.tree) if origin(self.nest, item.name) == loop]
-        )
+        origin = origins(self.nest)
+        return iter([item.name for item in loops(self.nest.tree) if origin(item.name) == loop])

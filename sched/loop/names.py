@@ -9,7 +9,7 @@ meant only where nothing else has the name, so that staging does not make other 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ...algo.errors import ScheduleError
 from .nest import Loop, Nest, leaves, loops
@@ -26,15 +26,19 @@ def base(name: str) -> str:
     return ".".join([*stage, index])
 
 
-def origin(nest: Nest, name: str) -> str:
+def origins(nest: Nest) -> Callable[[str], str]:
     """`base`, where the results of one fold have one: `s.init.ii` is a copy of `o.ii` too."""
     folds = {
         base(f"{stage.name}.")[:-1]: stage.turn.fold
         for stage in nest.kernel.stages
         if stage.turn is not None
     }
-    stem, _, index = base(name).rpartition(".")
-    return f"{base(folds[stem] + '.')[:-1]}.{index}" if stem in folds else base(name)
+
+    def origin(name: str) -> str:
+        stem, _, index = base(name).rpartition(".")
+        return f"{base(folds[stem] + '.')[:-1]}.{index}" if stem in folds else base(name)
+
+    return origin
 
 
 def stem_and_part(stage: str) -> tuple[str, str]:
@@ -64,7 +68,8 @@ def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
     found = computing or found
     if not found:
         raise ScheduleError(f"{who}: there is no loop {name}{suggest(name, everything)}")
-    if len({origin(nest, loop.name) for loop in found}) > 1:
+    origin = origins(nest)
+    if len({origin(loop.name) for loop in found}) > 1:
         listed = ", ".join(loop.name for loop in found)
         raise ScheduleError(f"{who}: {name} may mean {listed}; write the full name of one")
     return found
@@ -72,8 +77,8 @@ def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
 
 def find_loop(nest: Nest, name: str, who: str) -> Loop:
     """The one loop that `name` means; of distributed copies, the original."""
-    found = find_loops(nest, name, who)
-    return next((loop for loop in found if loop.name == origin(nest, loop.name)), found[0])
+    found, origin = find_loops(nest, name, who), origins(nest)
+    return next((loop for loop in found if loop.name == origin(loop.name)), found[0])
 
 
 def suggest(name: str, everything: list[Loop]) -> str:

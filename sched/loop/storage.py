@@ -78,6 +78,9 @@ def place(nest: Nest) -> Nest:
     """The nest with `at` of every buffer brought up to date with the tree."""
     buffers = {}
     users, around_each = touching(nest), chains(nest.tree)
+    computed: dict[str, set[str]] = {}
+    for stage in nest.kernel.stages:
+        computed.setdefault(stage.tensor, set()).add(stage.name)
     for name, buffer in nest.buffers.items():
         if buffer.scope != "param":
             stmts = users[name]
@@ -85,7 +88,8 @@ def place(nest: Nest) -> Nest:
             if buffer.pinned:
                 around = _down_to(around, buffer.at)
             else:
-                around = _private(nest, name, stmts, around)
+                anew = not computed.get(name, set()).isdisjoint(stmts)
+                around = _private(nest, name, stmts, around, anew)
             at = around[-1].name if around else None
             buffer = buffer if buffer.at == at else replace(buffer, at=at)
         buffers[name] = buffer
@@ -109,13 +113,13 @@ def _down_to(around: list[Loop], at: str | None) -> list[Loop]:
     return around[: depth + 1]
 
 
-def _private(nest: Nest, buffer: str, stmts: list[str], around: list[Loop]) -> list[Loop]:
+def _private(
+    nest: Nest, buffer: str, stmts: list[str], around: list[Loop], anew: bool
+) -> list[Loop]:
     """The outermost of the loops `around` whose iterations share no element of the buffer.
 
-    What is computed anew in every repetition is not shared by them; what copies bring back is.
+    What is computed `anew` in every repetition is not shared by them; what copies bring back is.
     """
-    computed = {stage.name for stage in nest.kernel.stages if stage.tensor == buffer}
-    anew = not computed.isdisjoint(stmts)
     for depth, loop in enumerate(around):
         seen: set[Expr] = set()
         for name in stmts:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from diptych.algo.errors import ScheduleError
-from diptych.lower.ir import Alloc, walk
+from diptych.lower.ir import allocated
 from diptych.lower.ir_parse import parse_function
 from diptych.lower.ir_print import print_function
 from diptych.lower.passes.axes import axes
@@ -146,7 +146,7 @@ function f(x: param f32[32, 64], y: param f32[32, 64]):
 """)
         )
     )
-    allocs = [s.buffer for s in walk(function.body) if isinstance(s, Alloc)]
+    allocs = allocated(function.body)
     assert [(b.name, b.shape) for b in allocs] == [("acc", (1, 4))]
     assert "acc[0, r] = x[16 * b + i, 4 * j + r]" in re.sub(r"  +", "", print_function(function))
 

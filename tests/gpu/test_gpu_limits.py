@@ -6,6 +6,7 @@ import pytest
 from diptych.algo.errors import DeviceError
 from diptych.codegen.gpu_limits import LIMITS, Layout, layout
 from diptych.codegen.nvptx import compile_ptx
+from diptych.lower.ir import allocated
 from diptych.lower.ir_parse import parse_function
 
 
@@ -90,12 +91,10 @@ def test_shared_memory(prepare):  # R69
 def test_padding_between_shared_buffers_counts():
     function = parse_function("""
 function f(x: param f32[4]):
-    alloc A: shared i8[3]:
-        alloc B: shared f64[2]:
-            x[0] = 1.0:f32
+    alloc A: shared i8[3], B: shared f64[2]:
+        x[0] = 1.0:f32
 """)
-    buffers = [function.body.buffer, function.body.body.buffer]  # type: ignore[attr-defined]
-    assert layout(buffers) == Layout({"A": 0, "B": 16}, 32, 16)
+    assert layout(list(allocated(function.body))) == Layout({"A": 0, "B": 16}, 32, 16)
 
 
 def test_limits_are_those_of_the_guide():

@@ -10,7 +10,7 @@ from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
 from diptych.codegen.gpu import emulate_op, kernel_of, ptx_of
 from diptych.codegen.ptxas import assemble, find_ptxas
-from diptych.lower.ir import Alloc, walk
+from diptych.lower.ir import allocated
 from diptych.sched.loop.schedule import Schedule
 
 rng = np.random.default_rng(0)
@@ -108,9 +108,7 @@ def test_a_tile_of_registers_for_each_thread():
     a, b = matrices(64, 128, 16)
     types = [(from_numpy(array.dtype), array.shape) for array in (a, b)]
     allocs = {
-        stmt.buffer.name: stmt.buffer.shape
-        for stmt in walk(kernel_of(MATMUL, types, schedule).body)
-        if isinstance(stmt, Alloc)
+        buffer.name: buffer.shape for buffer in allocated(kernel_of(MATMUL, types, schedule).body)
     }
     assert allocs == {"C.register": (2, 4), "A.shared": (16, 8), "B.shared": (8, 32)}
     assert ".local" not in ptx_of(MATMUL, types, schedule, "sm_80")

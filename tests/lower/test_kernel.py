@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from diptych.algo.errors import InternalError, ScheduleError, UnsupportedError
 from diptych.algo.tensor_expr.expr import Const, Index
-from diptych.lower.ir import Alloc, Block, For, If, Update, walk
+from diptych.lower.ir import Block, For, If, Update, allocated, walk
 from diptych.lower.ir_parse import parse_expr
 from diptych.lower.ir_print import print_expr, print_function
 from diptych.lower.kernel import lower, translate
@@ -36,7 +36,7 @@ def test_plain_matmul(make, m, n, k):
     )  # fmt: skip
     a, b = make.whole(make.rng, (m, k)), make.whole(make.rng, (k, n))
     function = make.agrees(nest, {"A": a, "B": b}, {"C": a @ b})
-    acc = next(s.buffer for s in walk(function.body) if isinstance(s, Alloc))
+    acc = next(allocated(function.body))
     assert acc.scope == "register" and acc.shape == (1, 1)
 
 
@@ -99,8 +99,7 @@ def test_full_tile_is_straight_line_code(make):
     assert len(body) == 8 * 3
     assert all(isinstance(s, For) and s.lanes == 16 and isinstance(s.body, Update) for s in body)
     assert not any(isinstance(s, If) for s in walk(full))
-    assert all(s.buffer.scope == "register" for s in walk(function.body)
-               if isinstance(s, Alloc) and s.buffer.name == "C.acc")  # fmt: skip
+    assert {b.scope for b in allocated(function.body) if b.name == "C.acc"} == {"register"}
     # 1000 is 20 * 48 + 40, so of a partial tile only the last piece of a row is masked.
     assert len(partial.body.stmts) == 8 * 3
     masked = [s for s in partial.body.stmts if not isinstance(s.hi, Const)]
@@ -177,9 +176,9 @@ def test_softmax_with_temporaries_of_a_row(make):
     x = make.rng.standard_normal((n, d)).astype("f4")
     e = np.exp(x - x.max(1, keepdims=True))
     function = make.agrees(nest, {"x": x}, {"y": e / e.sum(1, keepdims=True)})
-    scopes = {s.buffer.name: s.buffer.scope for s in walk(function.body) if isinstance(s, Alloc)}
+    scopes = {b.name: b.scope for b in allocated(function.body)}
     assert scopes["m"] == "register" and scopes["s"] == "register"
-    assert {s.buffer.shape for s in walk(function.body) if isinstance(s, Alloc)} >= {(1, 40), (40,)}
+    assert {b.shape for b in allocated(function.body)} >= {(1, 40), (40,)}
 
 
 def test_max_pool(make):
@@ -283,7 +282,7 @@ def test_overlapped_tiles_store_a_window(make):
     x = make.whole(make.rng, (n + 3,))
     t = x[:-1] + x[1:]
     function = make.agrees(nest, {"x": x}, {"y": t[:n] * t[2 : n + 2]})
-    assert next(s.buffer for s in walk(function.body) if isinstance(s, Alloc)).shape == (tile + 2,)
+    assert next(allocated(function.body)).shape == (tile + 2,)
 
 
 def test_window_clamped_at_the_boundary(make):
@@ -303,7 +302,7 @@ def test_window_clamped_at_the_boundary(make):
     x = make.whole(make.rng, (n,))
     expected = np.concatenate([[0], 2 * x[:-1]]) + 2 * x[np.minimum(np.arange(n) + 1, n - 1)]
     function = make.agrees(nest, {"x": x}, {"y": expected})
-    assert next(s.buffer for s in walk(function.body) if isinstance(s, Alloc)).shape == (tile + 2,)
+    assert next(allocated(function.body)).shape == (tile + 2,)
 
 
 def test_fused_loop_gives_an_affine_window(make):
@@ -323,7 +322,7 @@ def test_fused_loop_gives_an_affine_window(make):
     )  # fmt: skip
     x = make.whole(make.rng, (n, n))
     function = make.agrees(nest, {"x": x}, {"y": x * x + 1})
-    assert next(s.buffer for s in walk(function.body) if isinstance(s, Alloc)).shape == (8, 4)
+    assert next(allocated(function.body)).shape == (8, 4)
 
 
 @pytest.mark.parametrize("d", [5, 64, 1000])
@@ -339,7 +338,7 @@ def test_long_rows_sum_in_lanes(make, d, rows):
     )
     x = make.whole(make.rng, (rows, d))
     function = make.agrees(nest, {"x": x}, {"s": x.sum(1)}, WIDE)
-    lanes = [s.buffer for s in walk(function.body) if isinstance(s, Alloc)]
+    lanes = list(allocated(function.body))
     assert [b.shape for b in lanes] == ([] if d < 16 else [(64,)])
     horizontal = [s for s in walk(function.body) if isinstance(s, Update) and s.buffer == "s"]
     assert len(horizontal) == 1  # lanes are combined once, at the end
@@ -420,7 +419,7 @@ def test_tile_of_row_products_in_lanes(make, k):
     a, b = make.whole(make.rng, (m, k)), make.whole(make.rng, (n, k))
     function = make.agrees(nest, {"A": a, "B": b}, {"C": a @ b.T}, WIDE)
     full = next(s for s in walk(function.body) if isinstance(s, If)).then
-    lanes = [s.buffer for s in walk(full) if isinstance(s, Alloc) and ".lanes" in s.buffer.name]
+    lanes = [b for b in allocated(full) if ".lanes" in b.name]
     assert len(lanes) == (4 if k > 16 else 0)
     assert len([s for s in walk(full) if isinstance(s, Update) and s.buffer == "acc"]) == 4
 
@@ -605,4 +604,4 @@ def test_a_loop_that_runs_once_at_a_varying_place_keeps_its_buffer(make, level):
     g, w = make.whole(make.rng, (h,)), make.whole(make.rng, (k,))
     expected = np.array([g[i // 3] * w[i % 3] for i in range(n)])
     function = make.agrees(nest, {"g": g, "w": w}, {"x": expected})
-    assert sum(isinstance(s, Alloc) for s in walk(function.body)) == 1
+    assert len(list(allocated(function.body))) == 1
