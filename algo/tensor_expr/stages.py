@@ -46,7 +46,7 @@ from .types import (
     infer,
     typed_rhs,
 )
-from .uses import map_exprs
+from .uses import holding, map_exprs
 
 
 def kernel(
