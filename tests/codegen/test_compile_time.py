@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import diptych as dt
 import numpy as np
@@ -31,6 +32,55 @@ def test_r18_a_chain_of_stages_costs_in_proportion() -> None:
     result, twice = compiled(sums(40), np.ones(64))
     np.testing.assert_array_equal(result, np.full(24, 2.0**40))
     assert twice < 4 * seconds
+
+
+def squares(stages: int) -> str:
+    return "\n".join(f"F{n + 1}[i] = F{n}[i] * F{n}[i]" for n in range(stages))
+
+
+def test_r18_hundreds_of_equations_cost_in_proportion() -> None:
+    compiled(squares(3), np.ones(100))
+    result, seconds = compiled(squares(40), np.ones(100))
+    np.testing.assert_array_equal(result, np.ones(100))
+    result, more = compiled(squares(160), np.ones(100))
+    np.testing.assert_array_equal(result, np.ones(100))
+    assert more < 8 * seconds
+
+
+def repeated(times: int, step: Callable[[dt.Term, dt.Term], dt.Term]) -> dt.Op:
+    """One equation whose right side is made by a step that is done again and again."""
+    i = dt.indices("i")
+
+    @dt.op
+    def f(x):  # type: ignore[no-untyped-def]
+        y = dt.tensor("y")
+        e = x[i]
+        for _ in range(times):
+            e = step(e, x[i])
+        y[i] = e
+        return y
+
+    return f
+
+
+def test_r18_one_expression_squared_500_times() -> None:
+    start = time.process_time()
+    op = repeated(500, lambda e, x: e * e)
+    np.testing.assert_array_equal(op(np.ones(5)), np.ones(5))
+    np.testing.assert_array_equal(dt.interpret(op, np.ones(5)), np.ones(5))
+    assert dt.op(op.text) == op
+    assert len(op.text) < 500 * 30
+    slope = op.gradient("x")(np.ones(5), np.ones(5))
+    np.testing.assert_allclose(slope, np.full(5, 2.0**500), rtol=1e-15)
+    assert time.process_time() - start < 8
+
+
+def test_sums_of_a_thousand_terms_are_no_depth() -> None:
+    for step in (lambda e, x: e + x), (lambda e, x: x + e):
+        op = repeated(1000, step)
+        np.testing.assert_array_equal(op(np.ones(5)), np.full(5, 1001.0))
+        assert dt.op(op.text) == op
+    assert dt.interpret(op.gradient("x"), np.ones(5))[0] == 1001.0
 
 
 def scatter(a: int, b: int, c: int) -> str:

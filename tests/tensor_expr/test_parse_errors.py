@@ -17,6 +17,28 @@ CASES = """
 y[i] = expp(x[i])
        ^ ParseError: unknown function 'expp'; did you mean 'exp'?
 
+let a = x[i]
+let a = x[i] + 1
+    ^ ParseError: a is defined by two let lines; rename one
+y[i] = a
+
+let a = x[i]
+    ^ ParseError: a stands for an expression here and is a tensor elsewhere; rename one
+y[i] = a + a[i]
+
+let a = x[i]
+    ^ ParseError: a stands for an expression here and is an index elsewhere; rename one
+y[i] = sum(x[i] + a, over=a)
+
+size a
+let a = x[i]
+    ^ ParseError: a stands for an expression here and is a size elsewhere; rename one
+y[i] = a
+
+let a x[i]
+      ^ ParseError: expected '=' and what a stands for, got 'x'
+y[i] = a
+
 y[i] = x[i
         ^ ParseError: '[' is never closed
 
