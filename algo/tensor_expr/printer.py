@@ -81,9 +81,9 @@ def print_op(op: Op, header: bool = False) -> str:
         if others:
             body.append(together([lines_of[n] for n in (first, *others)]))
         else:
-            lines_of_parts, names = _named(lines_of[first], numbers, taken)
-            body += lines_of_parts
-            body.append(_equation(lines_of[first], equations[first].reducer, names))
+            lets, parts = _named(lines_of[first], numbers, taken)
+            body += lets
+            body.append(_equation(lines_of[first], equations[first].reducer, parts))
     return "\n".join(lines + (body if bare else [f"    {line}" for line in body]))
 
 
