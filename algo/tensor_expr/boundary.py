@@ -74,7 +74,7 @@ def _total(access: Access, boundary: Boundary, extent: Extent, holds: Holds) -> 
     if kind in GUARDED:
         inside: Expr | None = None
         for index, end in zip(access.indices, ends, strict=True):
-            for claim in (compare("le", const(0), index), compare("lt", index, end)):
+            for claim in (compare("ge", index, const(0)), compare("lt", index, end)):
                 inside = inside if holds(claim) else both(inside, claim)
         plain = Access(tensor, access.indices)
         outside = const(False) if boundary.value is None else boundary.value  # False adapts

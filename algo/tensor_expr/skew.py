@@ -106,7 +106,11 @@ def _settled(used: Iterable[str], ranges: Sequence[Range]) -> list[Range]:
 
 
 def _independent(rows: Sequence[Expr]) -> bool:
-    """Does no row follow from the others? (Known of sums; a row with quotients counts as one.)"""
+    """Does no row follow from the others? (Known of sums; a row with quotients counts as one.)
+
+    A row without indices, the one iteration in which a border is computed, takes no part.
+    """
+    rows = [row for row in rows if indices_of(row)]
     forms = [affine.linear(row) for row in rows]
     atoms = list(dict.fromkeys(a for f in forms if f is not None for a in f.terms))
     left = [
@@ -129,7 +133,10 @@ def _independent(rows: Sequence[Expr]) -> bool:
 
 
 def loop_names(ranges: Sequence[Range], loops: Sequence[Expr]) -> list[str]:
-    """What loops are called: a value of one index by it, a skewed one by an index that is left."""
+    """What loops are called: a value of one index by it, a skewed one by an index that is left.
+
+    A loop of one iteration, whose value has no index, may be left without: it is called `once`.
+    """
     single = [indices_of(v)[0] if len(indices_of(v)) == 1 else None for v in loops]
     left = [r.index for r in ranges if r.index not in single]
-    return [name or left.pop(0) for name in single]
+    return [name or (left.pop(0) if left else "once") for name in single]

@@ -8,7 +8,7 @@ becomes a temporary of its own (`y_sum`); equal ones are shared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..dtypes import DType, bool_, i64
 from ..location import Loc
@@ -99,7 +99,8 @@ class _Maker:
             self.common = Common({eq.tensor for eq in equations} if steps[0].carries else set())
             for n, (step, eq) in enumerate(zip(steps, equations, strict=True)):
                 below = steps[n + 1].joined if n + 1 < len(steps) else 0
-                self.common.enter(step, eq.ranges, below)
+                values = tuple(map(self.tensors.bound, step.loops))
+                self.common.enter(replace(step, loops=values), eq.ranges, below)
                 self.base, self.loc = bases[step.equation], op.location(step.equation)
                 self._equation(eq)
                 self.common.leave(self.stages)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...algo.tensor_expr.build import compare, conjuncts
-from ...algo.tensor_expr.expr import Expr, Index
+from ...algo.tensor_expr.expr import Expr, Index, indices_of
 from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
 from ...algo.tensor_expr.skew import loop_names
@@ -43,7 +43,10 @@ def _loops(stages: Sequence[Stage], depth: int, own: set[str], taken: set[str]) 
         inside = [_loops(part, shared, own, taken) for part in parts(stages, shared)]
     tree = seq(inside)
     owner, whose = _owner(stages, own)
-    called = loop_names(whose.ranges, whose.values)
+    # A border that is computed in one iteration has no index to call that loop by.
+    turning = (s for s in (whose, *stages) if all(map(indices_of, s.values[depth:end])))
+    named = next(turning, whose)
+    called = loop_names(named.ranges, named.values)
     names = [_unique(owner, index, taken) for index in called[depth:end]]
     for level in reversed(range(depth, end)):
         values = {s.name: s.values[level] for s in stages}

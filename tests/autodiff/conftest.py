@@ -38,6 +38,12 @@ lstm(x: [T, 4, D], U: [4, D, D]) -> h:
     h[0,d] = 0 where d in 0:D
     h[t,d] = sigmoid(g[t-1,3,d]) * tanh(c[t,d]) where t in 1:T+1
 """
+LSTM_FROM_ZERO = """
+lstm(x: [T, 4, D], U: [4, D, D]) -> h:
+    g[t,q,d] = x[t,q,d] + sum(U[q,d,e] * h.zero[t-1,e])
+    c[t,d] = sigmoid(g[t,1,d]) * c.zero[t-1,d] + sigmoid(g[t,0,d]) * tanh(g[t,2,d])
+    h[t,d] = sigmoid(g[t,3,d]) * tanh(c[t,d])
+"""
 VITERBI = """
 viterbi(e: [T, S], A: [S, S]) -> h:
     h[0,s] = e[0,s]
@@ -76,6 +82,8 @@ OPERATORS: dict[str, Case] = {
     "cumsum": (CUMSUM, ((6,),)),
     "rnn": (RNN, ((5, 3), (3, 3), (3,))),
     "lstm": (LSTM, ((3, 4, 2), (4, 2, 2))),
+    "lstm_from_zero": (LSTM_FROM_ZERO, ((3, 4, 2), (4, 2, 2))),
+    "one_step_from_zero": (LSTM_FROM_ZERO, ((1, 4, 2), (4, 2, 2))),
     "viterbi": (VITERBI, ((4, 3), (3, 3))),
     "shortest_path": (SHORTEST, ((3, 4),)),
     "cross_entropy": (CROSS_ENTROPY, ((4, 3), np.array([2, 0, 1, 2]))),
