@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from .. import isl
+from ..errors import InternalError
 from . import affine
 from .affine import from_isl
 from .coverage import writes
@@ -91,6 +92,8 @@ def completed(rows: Sequence[Expr], ranges: Sequence[Range]) -> tuple[Expr, ...]
     for r in rest:
         if _independent([*out, Index(r.index)]):
             out.append(Index(r.index))
+    if sum(bool(indices_of(row)) for row in out) < len(ranges):
+        raise InternalError(f"the loops {out!r} do not tell all instances apart")
     return tuple(out)
 
 
