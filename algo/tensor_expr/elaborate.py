@@ -227,7 +227,7 @@ def widened(body: Value, acc: DType) -> Expr:
 def _operation(op: str, parts: list[Value]) -> Value:
     operation = OPERATIONS[op]
     if op in ("and", "or", "not"):
-        return Value(Call(op, tuple(_as_bool(p) for p in parts)), bool_)
+        return Value(Call(op, tuple(_truth(op, p) for p in parts)), bool_)
     operands = parts[1:] if operation.result == "arg1" else parts
     common = _common(op, operands)
     if operation.result == "float" and not _is_float(common):
@@ -245,6 +245,18 @@ def _operation(op: str, parts: list[Value]) -> Value:
     if operation.result == "arg1":
         args.insert(0, _as_bool(parts[0]))
     return Value(Call(op, tuple(args)), bool_ if operation.result == "bool" else common)
+
+
+def _truth(op: str, part: Value) -> Expr:
+    """An operand of `&`, `|` or `~`. Numbers are refused: NumPy would join their bits."""
+    if part.type not in (bool_, bool, type(None)):
+        symbol, shown = OPERATIONS[op].symbol, print_expr(part.expr)
+        kind = part.type if isinstance(part.type, DType) else NATIVE[part.type]
+        raise DTypeError(
+            f"{symbol} takes conditions, and {shown} is {kind}; for whether it is not zero write "
+            f"{shown} != 0"
+        )
+    return _as_bool(part)
 
 
 def _on_bools(op: str, parts: list[Value]) -> Value:

@@ -58,12 +58,15 @@ def _erf(x: Any) -> Any:
 
 
 def _pow(a: Any, b: Any) -> Any:
+    """C's pow of floats; integers wrap, and to a negative power are 0."""
     with np.errstate(all="ignore"):
         if np.result_type(a, b).kind in "iu":
             return np.where(np.less(b, 0), 0, np.power(a, np.maximum(b, 0))).astype(
                 np.result_type(a, b)
             )
-        return np.power(a, b)
+        # NumPy takes square roots for the power 0.5, which differ from pow at -inf and at -0.0.
+        unlike_root = np.logical_and(b == 0.5, np.logical_or(a == 0, a == -np.inf))
+        return np.power(np.where(unlike_root, np.abs(a), a), b)
 
 
 def _quiet(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -521,3 +521,18 @@ def test_floats_saturate_as_integers(name: str, kind: type) -> None:
     last = max(ends.min, min(ends.max, int(x[-1]))) if np.isfinite(x[-1]) else ends.min
     near = int(x[4])
     assert got.tolist() == [0, ends.max, ends.min, max(-1, ends.min), near, last]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_powers_are_those_of_c(kind: type, shape: tuple[int, ...]) -> None:
+    root = parse(f"y[{'i' * len(shape)}] = x[{'i' * len(shape)}] ** 0.5")
+    for x, expected in ((-np.inf, np.inf), (-0.0, 0.0), (4.0, 2.0), (-1.0, np.nan)):
+        got = interpret(root, np.full(shape, x, kind))
+        assert got.tobytes() == np.full(shape, expected, kind).tobytes() or np.isnan(expected)
+        assert np.isnan(expected) == np.all(np.isnan(got))
+
+
+def test_integers_to_a_negative_power_are_0() -> None:
+    x = np.array([0, 1, -1, 2])
+    assert interpret(parse("y[i] = x[i] ** n[i]"), x, np.full(4, -1)).tolist() == [0, 0, 0, 0]

@@ -198,6 +198,12 @@ def test_index_arithmetic_keeps_untyped_constants():
          "type\n    in y[i] = x[i] + 300 (<text>:1)"),
         ("y[i] = -(x[i] > 1)", {},
          "- of bool is not defined; cast it to a number\n    in y[i] = -(x[i] > 1) (<text>:1)"),
+        ("y[i] = a[i] & b[i]", {"a": bool_, "b": i64},
+         "& takes conditions, and b[i] is i64; for whether it is not zero write b[i] != 0\n"
+         "    in y[i] = a[i] & b[i] (<text>:1)"),
+        ("y[i] = where(~x[i], 1, 0)", {"x": f64},
+         "~ takes conditions, and x[i] is f64; for whether it is not zero write x[i] != 0\n"
+         "    in y[i] = where(~x[i], 1, 0) (<text>:1)"),
         ("f(x: f32[N]) -> y:\n y[i] = x[i]", {"x": f64},
          "x is declared f32, but an array of f64 came; convert it, or declare x without a type"),
         ("y[i] = x[i]", {"z": f64}, "y has no input z; its inputs are x"),
