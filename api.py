@@ -156,4 +156,5 @@ def bind() -> None:
     )
     for owner, functions in bound:
         for name, function in functions.items():
+            function.__qualname__ = name  # as Python's own errors about arguments call it
             setattr(owner, name, function)

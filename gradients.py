@@ -137,22 +137,22 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
     return call
 
 
-def grad(of: Any, wrt: Any = 0) -> Any:
+def grad(of: Any, argnums: Any = 0) -> Any:
     """The gradient of a scalar.
 
-    In a program, of a value by values (nested in dicts, lists, tuples): the gradients, nested
-    alike. Of an operator, a program or a function, by argument numbers: a function to the
-    gradient, as `value_and_grad`.
+    Of an operator, a program or a function, by the arguments numbered `argnums`: a function to
+    the gradient, as `value_and_grad`. In a program, of a value by values (nested in dicts, lists,
+    tuples), which stand in their place: the gradients, nested alike.
     """
     if isinstance(of, Value):
-        leaves, structure = flatten(wrt)
+        leaves, structure = flatten(argnums)
         strangers = [leaf for leaf in leaves if not isinstance(leaf, Value)]
         if strangers:
             raise GraphError(
                 f"grad: expected values of the program to differentiate by, got {strangers[0]!r}"
             )
         return unflatten(structure, gradients(of, leaves))
-    both = value_and_grad(of, wrt)
+    both = value_and_grad(of, argnums)
     return lambda *arrays: both(*arrays)[1]
 
 

@@ -61,11 +61,12 @@ class GradientError(Error, ValueError):
 
 
 class FileFormatError(Error, ValueError):
-    """A schedule file that is damaged, newer than this version, or made for something else."""
+    """A schedule file that is damaged, newer than this version, made for something else, or that
+    the system does not read or write."""
 
 
 class MissingFileError(Error, FileNotFoundError):
-    """A schedule file that is not there."""
+    """A schedule file, or the folder for one, that is not there."""
 
 
 class EnvironmentValueError(Error, ValueError):

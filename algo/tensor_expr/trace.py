@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..dtypes import DType, TensorType
 from ..errors import OpError
@@ -358,8 +360,8 @@ def _dim(value: Any, param: str, maxima: dict[str, int]) -> str | int:
         return value.expr.name
     if isinstance(value, str) and is_name(value):
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
+        return int(value)
     raise error(f"{value!r} is no size of {param}; expected a name or a whole number")
 
 

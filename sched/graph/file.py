@@ -20,7 +20,6 @@ that nothing is missing.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from importlib import metadata
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ...algo.errors import FileFormatError, GraphError, ScheduleError
 from ...algo.graph.fingerprint import fingerprint
 from ...algo.graph.graph import Graph
-from ..loop.file import unreadable
+from ..loop.file import store, unreadable
 from ..loop.text import calls
 from .kernel import Kernel
 from .primitive import call_text
@@ -64,13 +63,8 @@ def text_of(schedule: GraphSchedule, figures: Mapping[str, object]) -> str:
 
 
 def write(schedule: GraphSchedule, path: Path, figures: Mapping[str, object]) -> None:
-    """Writes the file in one step: a reader sees the old one or the new one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(text_of(schedule, figures), encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    """Writes a schedule file. Raises as `store`."""
+    store(text_of(schedule, figures), path)
 
 
 def is_file(text: str) -> bool:

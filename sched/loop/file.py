@@ -44,7 +44,7 @@ def write(
     sizes: Mapping[str, int],
     figures: Mapping[str, object],
 ) -> None:
-    """Writes the file in one step: a reader sees the old one or the new one."""
+    """Writes a schedule file: the header, then `primitives`. Raises as `store`."""
     lines = [f"# diptych loop schedule, format {FORMAT}"]
     lines.append(f"# diptych: {metadata.version('diptych')}")
     lines.append(f"# op: {op.fingerprint}")
@@ -54,12 +54,30 @@ def write(
     lines += [f"# {name}: {' '.join(str(value).split())}" for name, value in figures.items()]
     lines += [primitive.text for primitive in primitives]
     lines.append(_END)
+    store("\n".join(lines) + "\n", path)
+
+
+def store(text: str, path: Path) -> None:
+    """Writes a schedule file in one step: a reader sees the old one or the new one.
+
+    Raises `MissingFileError` where there is no such folder, `FileFormatError` where the system
+    does not take the file.
+    """
+    if os.path.isdir(path):  # of any name, where Path.is_dir raises
+        raise FileFormatError(f"{path} is a folder; expected the name of a schedule file to save")
+    if not os.path.isdir(path.parent):
+        raise MissingFileError(
+            f"cannot save the schedule file {path}: there is no folder {path.parent}"
+        )
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        new.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        try:
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as err:
+        raise FileFormatError(f"cannot save the schedule file {path}: {err.strerror}") from None
 
 
 def read(op: Op, path: Path) -> Schedule:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...algo import isl
 from ...algo.errors import ScheduleError
+from ...algo.tensor_expr.affine import is_affine
 from ...algo.tensor_expr.build import add, compare, const, floordiv, mod, mul, sub
 from ...algo.tensor_expr.expr import Call, Expr, Index, substitute
 from ...algo.tensor_expr.points import points
@@ -51,7 +52,12 @@ def _axis(axis: str, known: dict[str, Expr], who: str) -> Expr:
         parsed = ast.parse(axis, mode="eval").body
     except (SyntaxError, ValueError, TypeError):
         raise ScheduleError(f"{who}: layout axis {axis!r} is not an expression") from None
-    return build(parsed)
+    built = build(parsed)
+    if not is_affine(built):
+        raise ScheduleError(
+            f"{who}: layout axis {axis!r} is not affine; multiply and divide by integers only"
+        )
+    return built
 
 
 def _check_injective(

@@ -57,8 +57,13 @@ def is_packing(name: str) -> bool:
     return ".pack" in name
 
 
-def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
-    """The loops that `name` means, in tree order; `who` starts the message of an error."""
+def find_loops(
+    nest: Nest, name: str, who: str, meant: Callable[[Loop], object] | None = None
+) -> list[Loop]:
+    """The loops that `name` means, in tree order; `who` starts the message of an error.
+
+    Of several that end in it, those that `meant` holds for, if there are any.
+    """
     everything = list(loops(nest.tree))
     exact = [loop for loop in everything if loop.name == name]
     if exact:
@@ -66,6 +71,7 @@ def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
     found = [loop for loop in everything if loop.name.endswith("." + name)]
     computing = [loop for loop in found if not is_packing(loop.name)]
     found = computing or found
+    found = (meant and list(filter(meant, found))) or found
     if not found:
         raise ScheduleError(f"{who}: there is no loop {name}{suggest(name, everything)}")
     origin = origins(nest)
@@ -75,9 +81,11 @@ def find_loops(nest: Nest, name: str, who: str) -> list[Loop]:
     return found
 
 
-def find_loop(nest: Nest, name: str, who: str) -> Loop:
-    """The one loop that `name` means; of distributed copies, the original."""
-    found, origin = find_loops(nest, name, who), origins(nest)
+def find_loop(
+    nest: Nest, name: str, who: str, meant: Callable[[Loop], object] | None = None
+) -> Loop:
+    """The one loop that `name` means (see `find_loops`); of distributed copies, the original."""
+    found, origin = find_loops(nest, name, who, meant), origins(nest)
     return next((loop for loop in found if loop.name == origin(loop.name)), found[0])
 
 

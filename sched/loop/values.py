@@ -90,7 +90,7 @@ class Shift(Primitive):
         return (self.stage, self.loop, self.n), {}
 
     def legal(self, nest: Nest) -> None:
-        loop = find_loop(nest, self.loop, self.who)
+        loop = self._loop(nest)
         _check_serial(nest, loop, self.who)
         if not self._moved(nest, loop):
             under = list(dict.fromkeys(nest.stmts[name].buffer for name in leaves(loop)))
@@ -100,6 +100,10 @@ class Shift(Primitive):
             )
         check_change(nest, self.after(nest), self.who)
 
+    def _loop(self, nest: Nest) -> Loop:
+        """The loop of that name; of several, the one around the stage."""
+        return find_loop(nest, self.loop, self.who, lambda loop: self._moved(nest, loop))
+
     def _moved(self, nest: Nest, loop: Loop) -> set[str]:
         """The statements of the stage under the loop."""
         own = family(nest, self.stage)
@@ -108,7 +112,7 @@ class Shift(Primitive):
         }
 
     def apply(self, nest: Nest) -> Nest:
-        loop = find_loop(nest, self.loop, self.who)
+        loop = self._loop(nest)
         moved, by = self._moved(nest, loop), const(self.n)
 
         def later(name: str, old: Expr) -> Expr:

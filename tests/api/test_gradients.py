@@ -60,6 +60,18 @@ def test_gradients_of_functions_and_programs(wrap: Callable[..., Any]) -> None:
     np.testing.assert_allclose(results["h"], DATA @ PARAMS["w"])
 
 
+def test_argnums_by_its_name() -> None:
+    dot = dt.op("s[] = sum(x[i] * y[i])")
+    x, y = np.ones(3), np.arange(3.0)
+    assert dt.grad(dot, argnums=1)(x, y).tolist() == [1, 1, 1]
+    assert [g.tolist() for g in dt.grad(dot, argnums=(0, 1))(x, y)] == [[0, 1, 2], [1, 1, 1]]
+
+
+def test_a_missing_argument_is_missed_under_the_name_of_the_method() -> None:
+    with pytest.raises(TypeError, match=r"^gradient\(\) missing 1 required positional argument"):
+        dt.op("s[] = sum(x[i] * y[i])").gradient()  # type: ignore[call-arg]
+
+
 def test_gradients_of_functions_inside_a_program() -> None:
     @dt.program
     def step(params: dict[str, Any], x: Any) -> Any:

@@ -54,6 +54,14 @@ def test_shifted_stages_share_a_loop(n: int) -> None:
     same(op, made, integers(13))
 
 
+def test_a_loop_of_several_is_that_around_the_stage() -> None:
+    made = dt.op(BLUR).schedule()
+    assert str(made.shift("y", "i", 2)) == str(made.shift("y", "y.i", 2))
+    assert str(made.shift("t", "i", 2)) == str(made.shift("t", "t.i", 2))
+    with pytest.raises(dt.ScheduleError, match=r"shift\(q, i, 2\): i may mean t.i, y.i; write"):
+        made.shift("q", "i", 2)
+
+
 def test_a_reduction_moves_as_one() -> None:
     op = dt.op("y(x: f16[I, J]) -> y:\n    y[i] = sum(x[i,j])")
     same(op, op.schedule().shift("y", "i", 2), integers(4, 5).astype("float16"))

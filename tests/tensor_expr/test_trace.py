@@ -443,3 +443,12 @@ def test_one_name_for_two_tensors_is_refused() -> None:
     with pytest.raises(OpError) as caught:
         trace(f)
     assert here(str(caught.value)) == "two tensors are named C; give one another name"
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    def twice(x: f64[np.int64(6)]):
+        y = dt.tensor("y")
+        y[i] = 2 * x[i]
+        return y
+
+    assert dt.trace(twice).text.startswith("twice(x: f64[6]) -> y:")
