@@ -18,6 +18,12 @@ from .storage import place
 from .tree import edit, with_tree
 
 
+class _Chunks(Rfactor):
+    """`rfactor` of chunks, whose iterations stay a loop at all sizes: no lift takes its place."""
+
+    lifts: ClassVar[bool] = False
+
+
 @dataclass(frozen=True)
 class Privatize(Primitive):
     """Runs a reduction's loop in parallel, with private copies that are combined afterwards.
@@ -31,6 +37,7 @@ class Privatize(Primitive):
     becomes so many chunks first, `no`, and the iterations of a chunk, `ni`. While sizes are
     symbols the iterations are dealt out in turn; once they are numbers, chunks are contiguous.
     Either way the order within a chunk stays, and that between chunks is free, as `parallel` asks.
+    The iterations of a chunk are a loop at all sizes, so a lift is not used for chunks.
     """
 
     called: ClassVar[str] = "privatize"
@@ -64,10 +71,10 @@ class Privatize(Primitive):
     def _parts(self, nest: Nest) -> Iterator[tuple[Primitive, Nest]]:
         """The primitives that it is, each with the nest before it."""
         loop = find_loop(nest, self.loop, self.who)
-        name = loop.name
+        name, factor = loop.name, Rfactor
         if self.copies is not None:
-            nest, name = place(self._chunked(nest)), self._names(loop)[0]
-        for part in (Rfactor(name), Parallel(name)):
+            nest, name, factor = place(self._chunked(nest)), self._names(loop)[0], _Chunks
+        for part in (factor(name), Parallel(name)):
             yield part, nest
             nest = place(part.apply(nest))
 

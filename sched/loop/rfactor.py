@@ -58,6 +58,7 @@ class Rfactor(Primitive):
     """
 
     called: ClassVar[str] = "rfactor"
+    lifts: ClassVar[bool] = True  # Uses a lift where there is one.
     loop: str
     into: NewName | None = None
 
@@ -150,7 +151,7 @@ class Rfactor(Primitive):
         loop = find_loop(nest, self.loop, self.who)
         fold = self._fold(nest, loop)
         if fold is not None:
-            block = block_of(fold)
+            block = block_of(fold) if self.lifts else None
             apart = self.into is not None
             return accumulated(fold) if block is None else lifted(fold, block, apart)
         update = self._update(nest, loop)
