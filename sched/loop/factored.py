@@ -7,7 +7,7 @@ partial results is not said here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...algo.errors import ScheduleError
@@ -19,7 +19,7 @@ from ...algo.tensor_expr.op import Kernel, Tensor, Turn
 from ...algo.tensor_expr.op import Stage as KernelStage
 from .dependences import folding
 from .names import index_of, unlike
-from .nest import Buffer, Leaf, Loop, Nest, Stmt, Tree, leaves
+from .nest import Buffer, Leaf, Loop, Nest, Stmt, Tree, leaves, loops
 from .relations import agree, earlier, same_element, second
 from .storage import in_coordinates
 from .tree import loops_to, seq
@@ -72,6 +72,11 @@ class Factored:
     def stages(self) -> list[KernelStage]:
         """The stages of the fold."""
         return folds_over(self.nest, self.loop)
+
+    @property
+    def taken(self) -> set[str]:
+        """The names of the loops that are there."""
+        return {item.name for item in loops(self.nest.tree)}
 
     @property
     def updates(self) -> list[KernelStage]:
@@ -236,7 +241,8 @@ class Factored:
         body = self.inner(stmts, parts, outer, shared)
         body = Loop(self.along, dict.fromkeys(names, Index(parts.dim)), body)
         for d in reversed(shared):
-            body = Loop(f"{names[0]}.{d}", dict.fromkeys(names, Index(d)), body)
+            name = unlike(f"{names[0]}.{d}", self.taken)
+            body = Loop(name, dict.fromkeys(names, Index(d)), body)
         return body
 
     def shared_dims(self, stmt: Stmt, known: Sequence[Expr]) -> list[str]:
@@ -259,7 +265,7 @@ class Factored:
         for stage in parts.last:
             known = [levels[stage.name] for levels in outer]
             known += [Index(parts.dim), *map(Index, shared)]
-            trees.append(loops_over(stmts[stage.name], known, Leaf(stage.name)))
+            trees.append(loops_over(stmts[stage.name], known, self.taken))
         return seq(trees)
 
     def with_buffers(self, kernel: Kernel, stmts: dict[str, Stmt], tree: Tree) -> Nest:
@@ -299,8 +305,10 @@ def _undetermined(stmt: Stmt, values: Iterable[Expr]) -> list[str]:
     return out
 
 
-def loops_over(stmt: Stmt, values: Iterable[Expr], tree: Tree) -> Tree:
-    """Loops over the dims of a statement that others do not determine."""
+def loops_over(stmt: Stmt, values: Iterable[Expr], taken: Collection[str]) -> Tree:
+    """A statement in loops over its dims that others do not determine, unlike those `taken`."""
+    tree: Tree = Leaf(stmt.name)
     for dim in reversed(_undetermined(stmt, values)):
-        tree = Loop(f"{stmt.name}.{dim}", {stmt.name: Index(dim)}, tree)
+        name = unlike(f"{stmt.name}.{dim}", taken)
+        tree = Loop(name, {stmt.name: Index(dim)}, tree)
     return tree

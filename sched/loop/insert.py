@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from ...algo.tensor_expr.expr import Expr, Index
-from .names import index_of
+from .names import index_of, unlike
 from .nest import Leaf, Loop, Seq, Stmt, Tree, leaves
 from .relations import agree, differ
 from .tree import seq
@@ -24,11 +24,18 @@ class Place:
     tree: Tree
 
 
-def placed(stmt: Stmt, chain: list[Loop], follow: Follow, inner: tuple[Loop, ...]) -> Place:
+def placed(
+    stmt: Stmt,
+    chain: list[Loop],
+    follow: Follow,
+    inner: tuple[Loop, ...],
+    taken: Collection[str],
+) -> Place:
     """As far inside the chain as the statement's dims determine the loops, then copies of others.
 
     `follow` gives the loops' values. Where those that are determined do not tell all instances
-    apart, the statement gets one loop a dim. `inner` loops are its own.
+    apart, the statement gets one loop a dim. `inner` loops are its own, and the names `taken` are
+    those of others.
     """
     values: list[Expr] = []
     for loop in chain:
@@ -47,13 +54,14 @@ def placed(stmt: Stmt, chain: list[Loop], follow: Follow, inner: tuple[Loop, ...
         tree = replace(loop, body=tree)
     if _tell_apart(stmt, known):
         for loop, value in reversed(own):
-            name = f"{stmt.name}.{index_of(loop.name)}"
+            name = unlike(f"{stmt.name}.{index_of(loop.name)}", taken)
             tree = replace(loop, name=name, values={stmt.name: value}, body=tree)
     else:
         given = {*values, *(loop.values[stmt.name] for loop in inner)}
         for dim in reversed(stmt.dims):
             if Index(dim) not in given:
-                tree = Loop(f"{stmt.name}.{dim}", {stmt.name: Index(dim)}, tree)
+                name = unlike(f"{stmt.name}.{dim}", taken)
+                tree = Loop(name, {stmt.name: Index(dim)}, tree)
     return Place(tuple(values), tree)
 
 

@@ -26,6 +26,7 @@ from ...algo.tensor_expr.expr import (
     Index,
     Range,
     Size,
+    indices_of,
     sizes_of,
     substitute,
     transform,
@@ -47,6 +48,8 @@ def block_of(fold: Factored) -> tuple[Range, int] | None:
     (reduced,) = fold.joint.reduced
     if not all(map(is_affine, fold.joint.conditions)):
         return None  # a position of the block may be no instance, which no range says
+    if any(reduced.index in indices_of(e) for e in fold.widest.lhs):
+        return None  # a block of partial results gives elements of several
     match fold.loop.values[fold.widest.name]:
         case Call("floordiv", (Index(name), Const(int() as size))) if name == reduced.index:
             return reduced, size

@@ -24,7 +24,7 @@ from .initial import statement
 from .insert import inserted, placed
 from .lift import block_of
 from .names import find_loop, fresh, index_of, prefix, unlike, where
-from .nest import Buffer, Leaf, Loop, Nest, Stmt, leaves
+from .nest import Buffer, Leaf, Loop, Nest, Stmt, leaves, loops
 from .primitive import Primitive
 from .rfactor_fold import accumulated
 from .rfactor_lift import lifted
@@ -183,9 +183,10 @@ class Rfactor(Primitive):
         def by_partial(item: Loop) -> Expr | None:
             return add(Index(dim), origin) if item is loop else by_result(item)
 
-        first = placed(start, chain, by_partial, ())
+        taken = {item.name for item in loops(nest.tree)}
+        first = placed(start, chain, by_partial, (), taken)
         along = Loop(self._combining(loop), {update.name: Index(dim)}, Leaf(update.name))
-        last = placed(combine, chain, by_result, (along,))
+        last = placed(combine, chain, by_result, (along,), taken)
         tree = inserted(
             nest.tree, 0, update.name, partial.name, (start.name, first), (update.name, last)
         )

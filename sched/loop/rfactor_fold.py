@@ -49,7 +49,7 @@ def accumulated(fold: Factored) -> Nest:
     for stage in first:
         known = [levels[stage.name] for levels in values.values()]
         known += [Index(parts.dim)] if inside else []
-        begun.append(loops_over(stmts[stage.name], known, Leaf(stage.name)))
+        begun.append(loops_over(stmts[stage.name], known, fold.taken))
     ended = fold.combining(stmts, parts, list(values.values()))
     at_loop = {s.name: add(Index(parts.dim), fold.origin) for s in first} if inside else {}
     names = {old: stage.name for old, stage in middle.items()}

@@ -11,7 +11,7 @@ from .factored import Factored
 from .initial import statement
 from .lift import lift_of
 from .names import index_of, stem_and_part, unlike
-from .nest import Loop, Nest, Seq, Tree, leaves, loops
+from .nest import Loop, Nest, Seq, Tree, leaves
 from .tree import around_stmt, edit, remove, seq
 
 
@@ -44,7 +44,7 @@ def lifted(fold: Factored, block: tuple[Range, int], apart: bool) -> Nest:
         of_lift = dict.fromkeys((s.name for s in new), fold.follow(main, item))
         values[item.name] = of_lift | {n: fold.follow(m, item) for n, m in owner.items()}
     here = add(Index(parts.dim), fold.origin)
-    taken = {item.name for item in loops(nest.tree)}
+    taken = fold.taken
 
     def wrapped(tree: Tree, stem: str) -> Tree:
         """A part in loops over the output's indices that are inside the block."""

@@ -10,6 +10,7 @@ import diptych as dt
 import numpy as np
 import pytest
 from diptych.codegen.gpu import emulate_op
+from diptych.sched.loop.nest import loops
 from diptych.sched.loop.schedule import Schedule
 
 MATMUL = "matmul(A: f32[M, K], B: f32[K, N]) -> C:\n    C[i,j] = sum(A[i,k] * B[k,j])"
@@ -143,3 +144,40 @@ def test_text_and_file(tmp_path: Path) -> None:
     assert Schedule.parse(op, made.text) == made == pickle.loads(pickle.dumps(made))
     made.save(tmp_path / "k.sched")
     assert Schedule.load(op, tmp_path / "k.sched") == made
+
+
+SYM = """reducer sym(m, s, o; n, t, r) = m + n, s + t + m * n, o + r - m * n from 0, 0, 0
+lift sym: block(x: [K], w: [K], v: [K, D]) -> m, s, o:
+lift sym: m = sum(x[k])
+lift sym: q = sum(x[k] * x[l], where=k < l)
+lift sym: s = sum(w[k]) + q
+lift sym: o[d] = sum(v[k,d]) - q
+m[i], s[i], o[i,d] = sym(x[i,j], 1, v[j,d])"""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        '.privatize("o.j", copies=3).rfactor("o.ji")',
+        '.rfactor("o.j").privatize("o.j_rf", copies=2).rfactor("o.j_rfo_rf").unroll("o.j_rfi")',
+        '.rfactor("o.j").rfactor("o.j_rf").vectorize("o.update.d", 4)',
+    ],
+)
+def test_a_fold_factored_again_means_the_same_at_all_sizes(steps: str) -> None:
+    """A chunk is no block of a lift; loops of new stages are called unlike those there are."""
+    op = dt.op(SYM)
+    schedule = Schedule.parse(op, steps)
+    schedule.validate()
+    arrays = integers(3, 8), integers(8, 5)
+    got = op.with_schedule(schedule, strict=True)(*arrays)
+    for one, want in zip(got, dt.interpret(op, *arrays), strict=True):
+        np.testing.assert_array_equal(one, want)
+
+
+def test_loops_of_a_reduction_factored_twice_have_names_of_their_own() -> None:
+    """The combining of before keeps its loop; that of now is another."""
+    op = dt.op(SYM)
+    nest = op.schedule().rfactor("o.j").rfactor("o.j_rf").nest()
+    names = [loop.name for loop in loops(nest.tree)]
+    assert len(names) == len(set(names))
+    assert {"o.update.d", "o.update.d_"} <= set(names)
