@@ -242,9 +242,19 @@ def _operation(op: str, parts: list[Value]) -> Value:
     else:
         dtype = NATIVE[common] if isinstance(common, type) else common
         args = [_to(p, dtype) for p in operands]
+    if op == "pow" and (common is int or (isinstance(common, DType) and common.is_int)):
+        _check_power(args[1])
     if operation.result == "arg1":
         args.insert(0, _as_bool(parts[0]))
     return Value(Call(op, tuple(args)), bool_ if operation.result == "bool" else common)
+
+
+def _check_power(exponent: Expr) -> None:
+    """Refuses a power of integers that is a negative number, as NumPy does."""
+    if isinstance(exponent, Const) and exponent.value < 0:
+        raise DTypeError(
+            f"** {exponent.value} of integers is no integer; cast what is raised to a float"
+        )
 
 
 def _truth(op: str, part: Value) -> Expr:

@@ -204,6 +204,9 @@ def test_index_arithmetic_keeps_untyped_constants():
         ("y[i] = where(~x[i], 1, 0)", {"x": f64},
          "~ takes conditions, and x[i] is f64; for whether it is not zero write x[i] != 0\n"
          "    in y[i] = where(~x[i], 1, 0) (<text>:1)"),
+        ("y[i] = x[i] ** -1", {"x": i32},
+         "** -1 of integers is no integer; cast what is raised to a float\n"
+         "    in y[i] = x[i]**-1 (<text>:1)"),
         ("f(x: f32[N]) -> y:\n y[i] = x[i]", {"x": f64},
          "x is declared f32, but an array of f64 came; convert it, or declare x without a type"),
         ("y[i] = x[i]", {"z": f64}, "y has no input z; its inputs are x"),
