@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..dtypes import DType, bool_, f32, f64, i64, promote, promote_weak
+from ..dtypes import DType, bool_, f32, f64, i64, promote, promote_weak, u64
 from ..errors import DTypeError
 from .affine import is_integer
 from .binding import map_reductions
@@ -68,6 +68,8 @@ def elaborate_index(expr: Expr, env: Env) -> Expr:
                     f"{item.tensor} is {dtype}, but {print_expr(item)} is used as an index; "
                     f"indices are integers"
                 )
+            if dtype is u64:  # what i64 does not hold is beyond every end, not before it
+                return Cast(i64, Call("min", (item, GREATEST)))
             return item if dtype is i64 else Cast(i64, item)
         if isinstance(item, Cast) and not (item.dtype is i64 and isinstance(item.arg, Access)):
             return item.arg if item.dtype is i64 else Cast(i64, item)
@@ -280,6 +282,8 @@ def _on_bools(op: str, parts: list[Value]) -> Value:
     return Value(Call(as_logic, tuple(_as_bool(p) for p in parts)), bool_)
 
 
+GREATEST = Const(2**63 - 1, u64)
+"""What i64 holds at most: an index of u64 is taken as no more than this."""
 NATIVE: dict[type, DType] = {bool: bool_, int: i64, float: f64}
 _RANK: dict[type, int] = {type(None): 0, bool: 1, int: 2, float: 3}
 

@@ -17,6 +17,7 @@ import numpy as np
 from ..dtypes import DType, bf16, bool_, f32, f64, i64, integers, promote
 from ..errors import InternalError, ShapeError
 from .contraction import contract
+from .elaborate import GREATEST
 from .expr import (
     Access,
     Call,
@@ -270,9 +271,12 @@ class Evaluator:
         first = tuple(np.argwhere(np.broadcast_to(wrong, shape))[0])
         value = int(np.broadcast_to(position, shape)[first])
         assert isinstance(expr, Access)
-        plain = transform(expr, lambda e: e.arg if isinstance(e, Cast) and e.dtype is i64 else e)
+        plain = transform(expr, _as_written)
         assert isinstance(plain, Access)
         index = plain.indices[dim]
+        if isinstance(index, Access):  # of u64 it may be more than i64 holds
+            exact = self.evaluate(index, box).array
+            value = int(np.broadcast_to(exact, shape)[first])
         message = f"{print_expr(plain)} is outside {expr.tensor}: dim {dim} has extent {extent}"
         if not accesses(index):
             raise InternalError(f"{message}, the index is {value}, though it was proved inside")
@@ -383,6 +387,16 @@ class Evaluator:
         if box.mask is None:
             return values
         return np.where(box.mask, values, np.asarray(identity).astype(values.dtype))
+
+
+def _as_written(expr: Expr) -> Expr:
+    """An index without what its type added."""
+    match expr:
+        case Cast(dtype, arg) if dtype is i64:
+            return arg
+        case Call("min", (index, greatest)) if greatest is GREATEST:
+            return index
+    return expr
 
 
 _NAMES = {reducer.combine: name for name, reducer in REDUCERS.items()}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import diptych as dt
 import numpy as np
 import pytest
 from diptych.algo.dtypes import BY_NAME, i64
@@ -536,3 +537,16 @@ def test_powers_are_those_of_c(kind: type, shape: tuple[int, ...]) -> None:
 def test_integers_to_a_negative_power_are_0() -> None:
     x = np.array([0, 1, -1, 2])
     assert interpret(parse("y[i] = x[i] ** n[i]"), x, np.full(4, -1)).tolist() == [0, 0, 0, 0]
+
+
+def test_indices_beyond_i64_are_beyond_the_end() -> None:
+    x, at = np.arange(5.0), np.array([3, 2**63, 2**64 - 1], np.uint64)
+    edge, plain = dt.op("y[i] = x.edge[at[i]]"), dt.op("y[i] = x[at[i]]")
+    for run in (edge, lambda *arrays: dt.interpret(edge, *arrays)):
+        assert run(x, at).tolist() == [3, 4, 4]
+    for run in (plain, lambda *arrays: dt.interpret(plain, *arrays)):
+        with pytest.raises(dt.ShapeError) as wrong:
+            run(x, at)
+        assert str(wrong.value).splitlines()[0] == (
+            "y: x[at[i]] is outside x: dim 0 has extent 5, but at[i] is 9223372036854775808 at i=1"
+        )
