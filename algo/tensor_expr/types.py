@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..dtypes import DType, f32, i64
+from ..dtypes import DType, bool_, f32, i64
 from ..errors import DTypeError
 from .binding import map_reductions
 from .components import tensor_cycles, units
@@ -20,7 +20,7 @@ from .elaborate import (
     joined,
     typed_value,
 )
-from .expr import Access, Const, Expr, Reduce, accesses, walk
+from .expr import Access, Call, Const, Expr, Reduce, accesses, walk
 from .fold_types import result_types, typed_part
 from .folds import Part, groups, is_joint
 from .located import located
@@ -40,7 +40,8 @@ __all__ = [
 
 
 def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
-    """The element type of every tensor. Inputs without a type are f32, or i64 if they index.
+    """The element type of every tensor. Inputs without a type are f32, i64 if they index,
+    bool if they stand beside `&`, `|` or under `~`.
 
     Raises `DTypeError` naming the input, or the equation and the types that do not go together.
     """
@@ -89,6 +90,14 @@ def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
     }
     indexing |= {a.tensor for eq in checked.equations for e in eq.lhs for a in accesses(e)}
     env: dict[str, DType] = {}
+    conditions = {
+        part.tensor
+        for eq in checked.equations
+        for item in walk(eq.rhs)
+        if isinstance(item, Call) and item.op in ("and", "or", "not")
+        for part in item.args
+        if isinstance(part, Access)
+    }
     for param in checked.op.params:
         said, came = param.type.dtype, dtypes.get(param.name)
         if said is not None and came is not None and said is not came:
@@ -96,7 +105,8 @@ def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
                 f"{param.name} is declared {said}, but an array of {came} came; "
                 f"convert it, or declare {param.name} without a type"
             )
-        env[param.name] = said or came or (i64 if param.name in indexing else f32)
+        unsaid = i64 if param.name in indexing else bool_ if param.name in conditions else f32
+        env[param.name] = said or came or unsaid
     unknown = [name for name in dtypes if name not in env]
     if unknown:
         raise DTypeError(
