@@ -290,4 +290,7 @@ def union(parts: Iterable[raw.UnionMap]) -> raw.UnionMap:
 def first(found: raw.UnionSet, dims: tuple[str, ...]) -> Mapping[str, int]:
     """Values of the dims (and sizes) at the first of the points."""
     some = found.get_set_list().get_at(0)
+    start = some.find_dim_by_name(raw.dim_type.param, isl.ident(START))
+    if start >= 0:  # it has no least value, and so there would be no first point
+        some = some.project_out(raw.dim_type.param, start, 1)
     return isl.first_point(isl.named(some, dims)) or {}
