@@ -79,6 +79,28 @@ def _joint(checked: Checked, group: tuple[int, ...], env: Mapping[str, DType]) -
     return {eq.tensor: dtype for eq, dtype in zip(members, found, strict=True)}
 
 
+def _conditions(checked: Checked) -> set[str]:
+    """The tensors whose elements are joined as conditions, and those that they are copies of."""
+    joined_parts = [
+        part
+        for eq in checked.equations
+        for item in walk(eq.rhs)
+        if isinstance(item, Call) and item.op in ("and", "or", "not")
+        for part in item.args
+    ]
+    found: set[str] = set()
+    while joined_parts:
+        part = joined_parts.pop()
+        if isinstance(part, Call) and part.op == "where":
+            joined_parts += part.args[1:]
+        elif isinstance(part, Reduce):
+            joined_parts.append(part.body)
+        elif isinstance(part, Access) and part.tensor not in found:
+            found.add(part.tensor)
+            joined_parts += [eq.rhs for eq in checked.equations if eq.tensor == part.tensor]
+    return found
+
+
 def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
     indexing = {
         inner.tensor
@@ -90,14 +112,7 @@ def _inputs(checked: Checked, dtypes: Env) -> dict[str, DType]:
     }
     indexing |= {a.tensor for eq in checked.equations for e in eq.lhs for a in accesses(e)}
     env: dict[str, DType] = {}
-    conditions = {
-        part.tensor
-        for eq in checked.equations
-        for item in walk(eq.rhs)
-        if isinstance(item, Call) and item.op in ("and", "or", "not")
-        for part in item.args
-        if isinstance(part, Access)
-    }
+    conditions = _conditions(checked)
     for param in checked.op.params:
         said, came = param.type.dtype, dtypes.get(param.name)
         if said is not None and came is not None and said is not came:

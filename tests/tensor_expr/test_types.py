@@ -146,6 +146,9 @@ def test_accumulations():
 def test_inputs_without_types():
     env = types.infer(check(parse("y[i,d] = W[idx[i],d]")), {})
     assert env == {"W": f32, "idx": i64, "y": f32}
+    joined = "t[i] = any(where(c[i] > 0, m[i,k], n[i,k]))\ny[i] = where(~t[i], c[i], 1)"
+    env = types.infer(check(parse(joined)), {})
+    assert env == {"m": bool_, "n": bool_, "c": f32, "t": bool_, "y": f32}
 
 
 def consistent(expr: Expr, env) -> None:
