@@ -239,7 +239,9 @@ class Grammar(Source):
 
 
 FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
-    *[Grammar.mixed] * 16,
+    *[Grammar.mixed] * 12,
+    *[Grammar.fold] * 2,
+    *[Grammar.ordered_fold] * 2,
     Grammar.pointwise,
     Grammar.matmul,
     Grammar.transposed,
