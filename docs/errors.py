@@ -11,7 +11,7 @@ import ast
 import linecache
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -114,16 +114,16 @@ def cases(folder: str = "errors") -> list[Case]:
     return found
 
 
-def page() -> str:
-    """The whole page."""
-    out, title = [HEAD], ""
-    for case in cases():
+def page(head: str = HEAD, folder: str = "errors", result: Callable[[Case], str] = Case.run) -> str:
+    """A whole page: its head, then every case of a folder with its result."""
+    out, title = [head], ""
+    for case in cases(folder):
         if case.chapter != title:
             title = case.chapter
             out.append(f"## {title}\n")
             if case.shared.strip():
                 out.append(f"```python\n{case.shared}```\n")
-        shown = f"```python\n{case.code}```\n```text\n{case.run()}\n```\n"
+        shown = f"```python\n{case.code}```\n```text\n{result(case)}\n```\n"
         out.append(f"**{case.title}**\n\n{shown}")
     return "\n".join(out)
 

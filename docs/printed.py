@@ -20,16 +20,8 @@ page of errors. Made by `make docs`, and checked by the tests.
 
 def page() -> str:
     """The whole page."""
-    out, title = [HEAD], ""
-    for case in CASES["cases"]("printed"):
-        if case.chapter != title:
-            title = case.chapter
-            out.append(f"## {title}\n")
-            if case.shared.strip():
-                out.append(f"```python\n{case.shared}```\n")
-        shown = f"```python\n{case.code}```\n```text\n{CASES['value'](case)}\n```\n"
-        out.append(f"**{case.title}**\n\n{shown}")
-    return "\n".join(out)
+    made: str = CASES["page"](HEAD, "printed", CASES["value"])
+    return made
 
 
 if __name__ == "__main__":
