@@ -14,7 +14,7 @@ from ..dtypes import DType, bool_, i64
 from ..location import Loc
 from .affine import is_affine
 from .build import both, compare, conjuncts, const
-from .common import Common
+from .common_loops import Common
 from .domains import closure
 from .expr import (
     Access,
