@@ -16,13 +16,11 @@ from ...algo.tensor_expr.expr import Access, Index, accesses
 from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
+from .default_contract import register_tile
 from .machine import Machine
+from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
 from .sketch import Choice, Sketch, build
-
-WORTH_A_THREAD = 30e-6  # seconds of one thread; below, waking others costs more than it saves
-ADDITIONS = 7e9  # a second and lane, roughly
-FROM_CACHE, FROM_MEMORY = 40e9, 12e9  # bytes a second and thread
 
 
 def default(
@@ -59,16 +57,19 @@ def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Mac
     if merge:
         return _walk(group, merge, lanes, machine)
     if group.solved and join is None:
-        return Choice(outer=_outer(group, None, 1, machine), solved=group.solved)
+        return Choice(outer=shared_loop(group, None, 1, machine), solved=group.solved)
     vector = _vector(group, lanes)
     if vector is None:
-        return Choice(outer=None if join else _outer(group, None, 1, machine), join=join)
+        return Choice(outer=None if join else shared_loop(group, None, 1, machine), join=join)
     if join is not None:
         return Choice(vector=vector, join=join)
-    tile, vectors = _register_tile(group, vector, lanes, machine)
-    outer = _outer(group, vector, lanes, machine)
-    if outer is None and _worth(group, lanes, machine) and vector in group.outs and not tile:
-        chunk = _chunk(group.extents[vector], machine)
+    if group.reds:
+        tile, vectors = register_tile(group, vector, lanes, machine)
+    else:
+        tile, vectors = _transposing_tile(group, vector, lanes)
+    outer = shared_loop(group, vector, lanes, machine)
+    if outer is None and worth_threads(group, lanes, machine) and vector in group.outs and not tile:
+        chunk = chunk_of(group.extents[vector], machine)
         return Choice(vector=vector, outer=vector, chunk=chunk)
     return Choice(vector=vector, vectors=vectors, tile=tile, outer=outer)
 
@@ -77,7 +78,7 @@ def _combining(group: Group, join: tuple[str, str] | None, lanes: int, machine: 
     """A fold keeps the order of its instances: lanes go along an index of its widest component."""
     own = [i for i in group.reds if Index(i) in group.main.lhs and group.extents[i] > 1]
     vector = own[-1] if own else None
-    outer = None if join else _outer(group, None, lanes if own else 1, machine)
+    outer = None if join else shared_loop(group, None, lanes if own else 1, machine)
     return Choice(vector=vector, outer=outer, join=join)
 
 
@@ -97,17 +98,12 @@ def _walk(group: Group, merge: tuple[str, ...], lanes: int, machine: Machine) ->
     """A nest whose innermost indices are one walk through memory, run in lanes."""
     vector = "_".join(merge)
     outer = next((i for i in group.outs if i not in merge and group.extents[i] > 1), None)
-    if not _worth(group, lanes, machine):
+    if not worth_threads(group, lanes, machine):
         return Choice(vector=vector, merge=merge)
     if outer is not None:
         return Choice(vector=vector, merge=merge, outer=outer)
     extent = math.prod(group.extents[i] for i in merge)
-    return Choice(vector=vector, merge=merge, outer=vector, chunk=_chunk(extent, machine))
-
-
-def _chunk(extent: int, machine: Machine) -> int:
-    """Iterations of a block, where one long loop is shared out."""
-    return max(1024, -(-extent // (4 * machine.threads)))
+    return Choice(vector=vector, merge=merge, outer=vector, chunk=chunk_of(extent, machine))
 
 
 def _vector(group: Group, lanes: int) -> str | None:
@@ -137,32 +133,6 @@ def _vector(group: Group, lanes: int) -> str | None:
     return best if cheapest < scalar else None
 
 
-def _register_tile(
-    group: Group, vector: str, lanes: int, machine: Machine
-) -> tuple[tuple[tuple[str, int], ...], int]:
-    """The tile kept in registers: blocks of other indices, and its width in vectors.
-
-    An index is worth a block where a read does not move along it: what is loaded serves all of
-    the block. Each cell of the tile is an accumulator.
-    """
-    extent = group.extents[vector]
-    reuse = {i: sum(1 for a in group.reads if group.stride(a, i) == 0) for i in group.outs}
-    useful = [i for i in group.outs if i != vector and group.extents[i] > 1 and reuse[i]]
-    if not group.reds:
-        return _transposing_tile(group, vector, lanes)
-    if not useful:
-        return (), 0
-    useful.sort(key=lambda i: (reuse[i], group.extents[i]), reverse=True)
-    if vector in group.reds:
-        tile = tuple((i, _divisor(group.extents[i], 4)) for i in useful[:2])
-        return tile, 1 if extent > lanes else 0
-    vectors = 2 if extent >= 2 * lanes else 1
-    # A quarter of the registers is for what is loaded and broadcast.
-    height = min(8, max(1, machine.registers * 3 // 4 // vectors))
-    rows = useful[0]
-    return ((rows, _divisor(group.extents[rows], height)),), vectors if extent > lanes else 0
-
-
 def _transposing_tile(
     group: Group, vector: str, lanes: int
 ) -> tuple[tuple[tuple[str, int], ...], int]:
@@ -174,35 +144,6 @@ def _transposing_tile(
                 if index != vector and group.stride(access, index) == 1:
                     return ((index, min(lanes, group.extents[index])),), 1
     return (), 0
-
-
-def _divisor(extent: int, most: int) -> int:
-    """The largest tile up to `most` that divides, unless that is under half of it."""
-    most = min(extent, most)
-    exact = next(n for n in range(most, 0, -1) if extent % n == 0)
-    return exact if 2 * exact >= most else most
-
-
-def _worth(group: Group, lanes: int, machine: Machine) -> bool:
-    """Is there enough work in the nest to share it out? `lanes` is 1 where nothing is in lanes.
-
-    Inside the loops of a recurrence it is shared out again in every iteration.
-    """
-    arithmetic = group.work * group.cost / (ADDITIONS * lanes)
-    rate = FROM_CACHE if 2 * group.footprint <= machine.l3 else FROM_MEMORY
-    seconds = max(arithmetic, group.footprint / rate)
-    return machine.threads > 1 and seconds >= WORTH_A_THREAD * (1 if group.free else group.rounds)
-
-
-def _outer(group: Group, vector: str | None, lanes: int, machine: Machine) -> str | None:
-    """The loop that is given to threads: the outermost that has enough iterations."""
-    if not _worth(group, lanes, machine):
-        return None
-    inner = [] if group.free else group.outs
-    free = [i for i in (*group.free, *inner) if i != vector and i not in group.solved]
-    wide = [i for i in free if group.extents[i] >= 2 * machine.threads]
-    some = [i for i in free if group.extents[i] >= machine.threads]
-    return next(iter(wide or some), None)
 
 
 def _joins(found: list[Group], temps: set[str]) -> dict[str, tuple[str, str]]:
