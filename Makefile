@@ -21,7 +21,7 @@ fuzz: $(VENV)/test.stamp
 	DIPTYCH_TEST=fuzz $(BIN)/pytest tests/properties --timeout=0
 
 bench: $(VENV)/test.stamp
-	$(BIN)/python -P benchmarks/run.py
+	$(BIN)/python -P benchmarks/run.py --write
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

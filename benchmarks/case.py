@@ -1,0 +1,72 @@
+"""What a case of the benchmark is: an operator, its arrays, its peers and what it has to do."""
+
+from __future__ import annotations
+
+import fnmatch
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+SCHEDULES = Path(__file__).parent / "schedules"
+
+EXP = 18
+"""Operations that an exponential costs at least: reduction of its range and a polynomial."""
+ERF = 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator at one size.
+
+    `arrays` draws the arguments. A peer is a function of them: `numpy` of arrays; `torch` of the
+    module torch, then tensors; `jax` of the module jax.numpy, then arrays, and it is jitted. With
+    `compiled` torch's runs under torch.compile too. `operations` and `moved` (bytes; what is not
+    said is all arguments and results once) are the least that any program has to do. Results are
+    compared within `tolerance` of the greatest absolute value, integers exactly.
+    """
+
+    name: str
+    text: str
+    arrays: Callable[[np.random.Generator], Sequence[Array]]
+    operations: float
+    numpy: Callable[..., Any] | None = None
+    torch: Callable[..., Any] | None = None
+    jax: Callable[..., Any] | None = None
+    compiled: bool = False
+    returns: Any = None
+    moved: float | None = None
+    tolerance: float = 1e-4
+
+    def op(self) -> Any:
+        """The operator."""
+        import diptych as dt
+
+        return dt.op(self.text, returns=self.returns)
+
+    def drawn(self) -> tuple[Array, ...]:
+        """The arguments, the same each time."""
+        return tuple(self.arrays(np.random.default_rng(zlib.crc32(self.name.encode()))))
+
+    def schedule(self, kind: str) -> Path | None:
+        """The file of its `hand`-written or `tuned` schedule, where there is one."""
+        file = SCHEDULES / f"{self.name}{'.tuned' if kind == 'tuned' else ''}.sched"
+        return file if file.exists() else None
+
+
+def floats(rng: np.random.Generator, *shape: int) -> Array:
+    """Standard normal numbers of single precision."""
+    return rng.standard_normal(shape, np.float32)
+
+
+def chosen(cases: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
+    """The cases whose names match one of the patterns."""
+    found = [c for c in cases if any(fnmatch.fnmatch(c.name, p) for p in patterns)]
+    if not found:
+        names = ", ".join(c.name for c in cases)
+        raise SystemExit(f"no case is called {' or '.join(patterns)}; there are {names}")
+    return found

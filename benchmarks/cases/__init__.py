@@ -1,0 +1,7 @@
+"""The cases, by family."""
+
+from . import comprehensions, contractions, convolutions, own, rows
+
+CASES = (
+    *contractions.CASES, *convolutions.CASES, *rows.CASES, *comprehensions.CASES, *own.CASES
+)  # fmt: skip
