@@ -63,7 +63,8 @@ def _on(self: Schedule, device: str) -> Callable[..., Any]:
     def call(*arrays: Any) -> Any:
         given = arguments(self.op, arrays)
         runner = calls.runner_of(self)
-        runner.last, runner.types = None, [(from_numpy(a.dtype), a.shape) for a in given]
+        runner.dispatch.used(None)
+        runner.types = [(from_numpy(a.dtype), a.shape) for a in given]
         return run_on(self.op, given, self, device)
 
     return call

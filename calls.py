@@ -22,12 +22,15 @@ from .algo.tensor_expr.settle import needs, settled_on
 from .algo.tensor_expr.trace import trace
 from .arguments import arguments, in_order
 from .codegen import pool
-from .codegen.kernels import Compiled, Types, compile_op
+from .codegen.dispatch import Dispatch
+from .codegen.kernels import Compiled, Types, outputs
+from .codegen.recent import Recent
+from .codegen.specialize import building
 from .sched.loop.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
-MOST = 4096
-"""Signatures that a runner remembers; with dynamic sizes every length is one."""
+KEPT = 256
+"""Signatures that a runner remembers, those used last; with dynamic sizes every length is one."""
 
 
 class Attached:
@@ -97,13 +100,14 @@ class Runner:
     """Calls an operator under a schedule, or under the default one: one kernel a signature.
 
     The signature is the shapes, strides and types of the arguments; what a schedule cannot do at
-    some sizes runs by the default schedule, with one warning (an error with `strict`).
+    some sizes runs by the default schedule, with one warning (an error with `strict`). Arguments
+    like those of an earlier call are known by compiled code, and all else is the slow way.
     """
 
     def __init__(self, operator: Op, schedule: Schedule | None, strict: bool = False) -> None:
         self.op, self.schedule, self.strict = operator, schedule, strict
-        self._kernels: dict[Any, Compiled] = {}
-        self.last: Compiled | None = None
+        self._known: Recent[Any, Compiled] = Recent(KEPT)
+        self.dispatch: Dispatch[Compiled] = Dispatch()
         self.types: Types | None = None  # of the last call on a device
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -120,34 +124,42 @@ class Runner:
         """
         if named:
             arrays = in_order(self.op, arrays, named)
-        # The class is in the key: only what is an array has the layout that kernels rely on.
-        try:
-            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
-            kernel = self._kernels[key]
-        except (KeyError, AttributeError):
+        outs = outputs(out)
+        found = self._enter(arrays, outs)
+        if found is None:
             if build.is_traced(arrays):
                 return build.call(self.op, *arrays)
-            arrays = tuple(arguments(self.op, arrays))
-            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
-            kernel = self._kernels.get(key) or self._compile(key, arrays)
-        self.last = kernel
-        return kernel(*arrays, out=out)
+            found = self._admit(arrays, tuple(arguments(self.op, arrays)), outs)
+        return found if outs is None else out
 
-    def _compile(self, key: Any, arrays: Sequence[Array]) -> Compiled:
-        types = [
-            (from_numpy(a.dtype, p.type.dtype), a.shape)
-            for p, a in zip(self.op.params, arrays, strict=True)
-        ]
-        strides = [a.strides for a in arrays]
-        op, schedule = settled_on(self.op, arrays), self.schedule
-        if schedule is None and op is not self.op:  # a schedule is made for the sizes as numbers
-            schedule = attached.get(op)
+    def _enter(self, arrays: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
+        """Calls what was found to fit such arguments before; None if there is no such thing."""
+        if outs is None:
+            return self.dispatch.new(*arrays)
+        return self.dispatch.into(*arrays, *outs) if len(arrays) == len(self.op.params) else None
+
+    def _admit(
+        self, given: Sequence[Any], arrays: tuple[Array, ...], outs: tuple[Any, ...] | None
+    ) -> Any:
+        """Finds what fits, remembers it, and calls it."""
+        if any(a is not b for a, b in zip(arrays, given, strict=True)):
+            found = self._enter(arrays, outs)
+            if found is not None:
+                return found
         # Whoever gives bfloat16 arrays, not their bits, gets such arrays.
         bfloat = next((a.dtype for a in arrays if a.dtype.name == BFLOAT), bf16.numpy)
+        types = tuple(
+            (from_numpy(a.dtype, p.type.dtype), a.shape)
+            for p, a in zip(self.op.params, arrays, strict=True)
+        )
+        compiled = self._known.get((types, bfloat))
+        if compiled is None:
+            with building:
+                compiled = self._known.get((types, bfloat)) or self._new(types, bfloat, arrays)
         try:
-            kernel = compile_op(op, types, schedule, strides=strides, bfloat=bfloat)
+            entry = compiled.entry(arrays, outs)
         except ScheduleError as error:
-            if self.strict or schedule is None:
+            if self.strict or self.schedule is None:
                 raise
             warnings.warn(
                 f"{self.op.name}: its schedule does not fit these sizes, and the default runs "
@@ -155,20 +167,39 @@ class Runner:
                 RuntimeWarning,
                 stacklevel=4,
             )
-            kernel = compile_op(op, types, None, strides=strides, bfloat=bfloat)
-        if len(self._kernels) >= MOST:
-            self._kernels.clear()
-        self._kernels[key] = kernel
-        return kernel
+            compiled = self._known[types, bfloat] = Compiled(compiled.op, types, None, bfloat)
+            entry = compiled.entry(arrays, outs)
+        self.dispatch.add(entry, compiled)
+        self.dispatch.used(entry)
+        return entry(*arrays, *(outs or ()))
+
+    def _new(self, types: Types, bfloat: np.dtype[Any], arrays: Sequence[Array]) -> Compiled:
+        op, schedule = settled_on(self.op, arrays), self.schedule
+        if schedule is None and op is not self.op:  # a schedule is made for the sizes as numbers
+            schedule = attached.get(op)
+        compiled = self._known[types, bfloat] = Compiled(op, types, schedule, bfloat)
+        return compiled
+
+    @property
+    def last(self) -> Compiled | None:
+        """What was called last, if anything was."""
+        return self.dispatch.last
 
 
 def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:
     """`op(...)`: under the attached schedule, else the default one."""
-    changes, runner = self._memo.get("runner", (-1, None))
+    changes, runner = self._memo.get("runner", _NO_RUNNER)
     if changes != attached.changes:
         runner = Runner(self, attached.get(self))
         self._memo["runner"] = (attached.changes, runner)
+    if out is None and not named:  # the most common call, which is worth a step less
+        found = runner.dispatch.new(*arrays)
+        if found is not None:
+            return found
     return runner(*arrays, out=out, **named)
+
+
+_NO_RUNNER = (-1, None)
 
 
 def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:
@@ -188,10 +219,10 @@ def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:
 
 
 def runner_of(schedule: Schedule) -> Runner:
-    """The runner of a schedule that is called itself; equal schedules share it."""
-    runner: Runner = schedule.op.memo(
-        f"runner {schedule.text}", lambda: Runner(schedule.op, schedule)
-    )
+    """The runner of a schedule that is called itself."""
+    runner: Runner | None = schedule._memo.get("runner")
+    if runner is None:
+        runner = schedule._memo.setdefault("runner", Runner(schedule.op, schedule))
     return runner
 
 

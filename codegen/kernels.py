@@ -7,6 +7,7 @@ is for given shapes and types; what strides, alignment and `out=` it meets it sp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.settle import settled
 from ..sched.loop.schedule import Schedule
 from .aliasing import may_write_over
-from .entry import MISALIGNED
+from .dispatch import PLACES, Dispatch, Entry, signature_of
+from .native import NativeKernel
+from .recent import Recent
 from .signature import Form, Signature
-from .specialize import NativeKernel, specialize
+from .specialize import specialize
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]
@@ -68,8 +71,13 @@ class Compiled:
             )
         ]
         self._kernels: dict[Form, NativeKernel] = {}
-        self._known: dict[Any, NativeKernel] = {}
-        self.last: NativeKernel | None = None
+        self._entries: Recent[Any, Entry] = Recent(PLACES)
+        self._made: NativeKernel | None = None
+        self._over: dict[tuple[str, str], bool] = {}
+
+    @cached_property
+    def _dispatch(self) -> Dispatch[NativeKernel]:
+        return Dispatch()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # kernels are made again
@@ -93,75 +101,47 @@ class Compiled:
         Raises `ShapeError` or `DTypeError` for arrays of other shapes or types, and for an `out`
         that does not fit, cannot be written, or overlaps an input.
         """
-        if out is not None:
-            return self._into(arrays, out)
-        try:
-            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
-            kernel = self._known[key]
-        except (KeyError, AttributeError):
-            kernel = self._admit(arrays)
-        outs = [np.empty(shape, dtype) for shape, dtype in self._results]
-        status = kernel.run(arrays, outs)
-        if status:
-            self._failed(kernel, status, arrays, outs)
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        outs = outputs(out)
+        if outs is None:
+            found = self._dispatch.new(*arrays)
+        else:
+            fitting = len(arrays) == len(self.op.params)
+            found = self._dispatch.into(*arrays, *outs) if fitting else None
+        if found is None:
+            entry = self.entry(arrays, outs)
+            self._dispatch.add(entry, entry.kernel)
+            self._dispatch.used(entry)
+            found = entry(*arrays, *(outs or ()))
+        return found if outs is None else out
 
-    def _into(self, arrays: Sequence[Array], out: Any) -> Any:
-        outs = out if isinstance(out, tuple) else (out,)
-        try:
-            key = tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in (*arrays, *outs)])
-        except AttributeError:
-            key = None
-        kernel = self._known.get(key)
-        if (
-            kernel is None
-            or any(np.may_share_memory(a, o) for o in outs for a in arrays)
-            or len(outs) > 1
-            or not out.flags.writeable
-        ):
-            kernel = self._admit_into(arrays, outs, key)
-        status = kernel.run(arrays, outs)
-        if status:
-            self._failed(kernel, status, arrays, outs)
-        return out
-
-    # The slow path
-
-    def _admit(self, arrays: Sequence[Array]) -> NativeKernel:
-        """The kernel for these inputs and dense outputs; remembered for arrays like them."""
+    def entry(self, arrays: Sequence[Array], outs: Sequence[Array] | None) -> Entry:
+        """What may be called on arrays like these, and on outputs like these if they are given."""
         self._check_inputs(arrays)
-        form = Form(self._unusual([a.strides for a in arrays], [None] * len(self.op.returns)))
+        given = outs is not None
+        if outs is not None:
+            self._check_outs(outs)
+        same = self._overlaps(arrays, outs or ())
+        strides: list[Any] = (
+            [None] * len(self.op.returns) if outs is None else [o.strides for o in outs]
+        )
+        every = (*arrays, *(outs or ()))
+        aligned = all(a.flags.aligned for a in every)
+        form = Form(self._unusual([a.strides for a in arrays], strides), aligned, not same)
         kernel = self._kernel(form)
-        self._known[tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])] = kernel
-        return kernel
-
-    def _admit_into(self, arrays: Sequence[Array], outs: Sequence[Array], key: Any) -> NativeKernel:
-        """The kernel that writes into `outs`; remembered if they are apart from the inputs."""
-        self._check_inputs(arrays)
-        self._check_outs(outs)
-        separate = self._check_overlap(arrays, outs)
-        strides = self._unusual([a.strides for a in arrays], [o.strides for o in outs])
-        kernel = self._kernel(Form(strides, True, separate))
-        if separate and key is not None:
-            self._known[key] = kernel
-        return kernel
-
-    def _failed(
-        self, kernel: NativeKernel, status: int, arrays: Sequence[Array], outs: Sequence[Array]
-    ) -> None:
-        if status == MISALIGNED:
-            strides = self._unusual([a.strides for a in arrays], [o.strides for o in outs])
-            separate = self._check_overlap(arrays, outs)
-            kernel = self._kernel(Form(strides, False, separate))
-            status = kernel.run(arrays, outs)
-        if status:
-            raise kernel.error(status, self.op, arrays)
+        key = (signature_of(every), given, aligned, same)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = Entry(
+                kernel, self.op, every, self._results, given=given, aligned=aligned, same=same
+            )
+            self._entries[key] = entry
+        return entry
 
     def _kernel(self, form: Form) -> NativeKernel:
         kernel = self._kernels.get(form)
         if kernel is None:
             kernel = self._kernels[form] = specialize(self.signature, self.schedule, form)
-        self.last = kernel
+        self._made = kernel
         return kernel
 
     def _unusual(self, given: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
@@ -226,31 +206,38 @@ class Compiled:
         """The output that an error is about."""
         return f"{self.op.name}: out=" + (f" for {name}" if len(self.op.returns) > 1 else "")
 
-    def _check_overlap(self, arrays: Sequence[Array], outs: Sequence[Array]) -> bool:
-        """Are outputs and inputs apart? An overlap is an error unless it is proved harmless."""
-        op, separate = self.op, True
-        for n, (name, target) in enumerate(zip(op.returns, outs, strict=True)):
+    def _overlaps(
+        self, arrays: Sequence[Array], outs: Sequence[Array]
+    ) -> frozenset[tuple[int, int]]:
+        """The pairs of a given output and an input, by number, that are the same memory and may be. Any
+        other overlap is an error."""
+        op, found = self.op, set()
+        for n, (name, target) in enumerate(zip(op.returns, outs, strict=False)):
             for other, array in zip(op.returns[:n], outs, strict=False):
                 if _overlap(array, target):
                     raise ShapeError(f"{op.name}: out= for {other} and for {name} overlap")
-            for param, array in zip(op.params, arrays, strict=True):
+            for m, (param, array) in enumerate(zip(op.params, arrays, strict=True)):
                 if not _overlap(array, target):
                     continue
-                separate = False
                 same = (
                     array.ctypes.data == target.ctypes.data
                     and array.strides == target.strides
                     and array.shape == target.shape
                     and array.dtype == target.dtype
                 )
-                if not same or not may_write_over(
-                    self.signature.nest(self.schedule), param.name, name
-                ):
+                if not same or not self._may_write_over(param.name, name):
                     raise ShapeError(
                         f"{self._out(name)} overlaps the input {param.name}, which would "
                         "be read after it is written; pass an array of its own"
                     )
-        return separate
+                found.add((n, m))
+        return frozenset(found)
+
+    def _may_write_over(self, source: str, target: str) -> bool:
+        key = source, target
+        if key not in self._over:
+            self._over[key] = may_write_over(self.signature.nest(self.schedule), source, target)
+        return self._over[key]
 
     # What was made
 
@@ -278,9 +265,21 @@ class Compiled:
         return self._last.source.asm
 
     @property
+    def last(self) -> NativeKernel | None:
+        """The kernel used last, or else the one that was made last."""
+        return self._dispatch.last or self._made
+
+    @property
     def _last(self) -> NativeKernel:
         assert self.last is not None
         return self.last
+
+
+def outputs(out: Any) -> tuple[Any, ...] | None:
+    """What `out=` names, one by one; None where it is not given."""
+    if out is None:
+        return None
+    return out if isinstance(out, tuple) else (out,)
 
 
 def _dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

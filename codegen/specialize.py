@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
-import llvmlite
-import llvmlite.binding as llvm
 import numpy as np
 
 from ..algo import debug
@@ -22,93 +17,26 @@ from ..algo.dtypes import DType
 from ..algo.errors import DeviceError
 from ..algo.tensor_expr.op import Op
 from ..lower.ir import AXES, Function, with_
-from ..lower.ir_parse import parse_function
 from ..lower.ir_print import print_function
 from ..lower.kernel import lower
 from ..sched.loop.nest import Nest, loops
 from ..sched.loop.schedule import Schedule
-from . import entry, jit, pool
-from .cache import COMPILER, default_cache
+from . import jit
+from .cache import default_cache
 from .emit import emit
-from .outside import outside
+from .entry import add_entry
+from .kept import object_key
+from .native import Code, NativeKernel
 from .signature import Form, Signature
 
-Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]
 
-
-@dataclass(eq=False, repr=False)
-class NativeKernel:
-    """Machine code, and how it is called. `reads` are the positions of the inputs that it reads,
-    `sizes` the values of its dynamic sizes, as arrays of rank 0.
-
-    Calls from several threads at once are safe: each has a workspace of its own.
-    """
-
-    name: str
-    function: Function
-    reads: tuple[int, ...]
-    sites: tuple[str, ...]
-    parallel: bool
-    fixed_bytes: int
-    thread_bytes: int
-    schedule: str
-    loaded: jit.Loaded
-    tiny: bool
-    skips: bool
-    sizes: tuple[Array, ...] = ()
-    _spare: list[Array] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        address = self.loaded.address(f"{self.function.name}.entry")
-        keep_lock = self.tiny and not self.parallel
-        self._code = entry.callable_at(address, len(self.function.params), keep_lock)
-        by_id = entry.data_offset() is not None
-        everything = self.reads == tuple(range(len(self.reads))) and not self.skips
-        plain = not self.parallel and not self.fixed_bytes
-        self._direct = by_id and everything and plain
-        self._tail = tuple(map(entry.token, self.sizes))
-
-    def __repr__(self) -> str:
-        return f"<native kernel {self.name}>"
-
-    def run(self, arrays: Sequence[Array], outs: Sequence[Array]) -> int:
-        """Calls the code; returns its status (see `entry.MISALIGNED` and `sites`)."""
-        if self._direct:
-            return self._code(0, 0, *map(id, arrays), *map(id, outs), *self._tail)
-        tokens = [entry.token(arrays[i]) for i in self.reads] + [entry.token(out) for out in outs]
-        tokens += self._tail
-        threads = pool.current() if self.parallel else None
-        address = threads.address() if threads is not None else 0
-        size = self.fixed_bytes + (threads.slots if threads else 1) * self.thread_bytes
-        if not size:
-            return self._code(address, 0, *tokens)
-        workspace = self._workspace(size)
-        start = workspace.ctypes.data
-        status = self._code(address, start + -start % 64, *tokens)
-        self._spare.append(workspace)
-        return status
-
-    def _workspace(self, size: int) -> Array:
-        try:
-            found = self._spare.pop()
-        except IndexError:
-            return np.empty(size + 64, np.uint8)
-        return found if found.size >= size + 64 else np.empty(size + 64, np.uint8)
-
-    def error(self, status: int, op: Op, arrays: Sequence[Array]) -> Exception:
-        """What a positive status of a call of `op` on `arrays` means."""
-        return outside(op, self.sites[status - 1], arrays)
-
-    @property
-    def source(self) -> jit.Source:
-        """The LLVM IR and the assembly, made again from the loop IR."""
-        return jit.Source(emit(self.function, jit.host_target()))
-
-
-_building = threading.RLock()  # isl and the compiler's own tables know one thread at a time
+_codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
+counts = {"compiled": 0, "loaded": 0}
+"""Objects that this process has compiled, and those that it has loaded from the disk."""
+building = threading.RLock()  # isl and the compiler's own tables know one thread at a time
 os.register_at_fork(
-    before=_building.acquire, after_in_parent=_building.release, after_in_child=_building.release
+    before=building.acquire, after_in_parent=building.release, after_in_child=building.release
 )
 
 
@@ -118,22 +46,20 @@ def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> N
     Signatures that differ in the values of dynamic sizes alone share one code.
     """
     key = _key(signature, schedule, form)
-    shared: dict[str, NativeKernel] = signature.op.memo("kernels", dict)
-    with _building:
-        kernel = shared.get(key)
-        if kernel is None:
+    with building:
+        code = _codes.get(key)
+        if code is None:
             found = default_cache().get(key)
             if found is None:
                 found = _compile(signature, schedule, form)
                 default_cache().put(key, *found)
+                counts["compiled"] += 1
             else:
                 debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
-            kernel = _kernel(signature, *found)
-            if signature.dynamic:
-                shared[key] = kernel
-    if not signature.dynamic:
-        return kernel
-    return replace(kernel, sizes=tuple(np.array(n, np.int64) for n in signature.dynamic.values()))
+                counts["loaded"] += 1
+            code = _codes[key] = Code(found[0], jit.Loaded(found[1]))
+    sizes = tuple(np.array(n, np.int64) for n in signature.dynamic.values())
+    return NativeKernel(signature.op.name, code, len(signature.types), signature.tiny, sizes)
 
 
 def _compile(
@@ -148,7 +74,7 @@ def _compile(
     text = print_function(function)
     debug.say(3, f"loop IR:\n{text}")
     emitted = emit(function, jit.host_target(), noalias=form.separate)
-    entry.add_entry(emitted, form.aligned)
+    add_entry(emitted)
     start = time.perf_counter()
     code = jit.object_code(str(emitted.module))
     took = time.perf_counter() - start
@@ -160,7 +86,9 @@ def _compile(
     names = [p.name for p in op.params]
     facts = {
         "function": text,
+        "symbol": function.name,
         "reads": [names.index(p.name) for p in function.params if p.name in names],
+        "outputs": len(op.returns),
         "sites": emitted.sites,
         "parallel": emitted.parallel,
         "fixed": emitted.workspace.kernel,
@@ -184,42 +112,16 @@ def _check_host(op: Op, nest: Nest) -> None:
         )
 
 
-def _kernel(signature: Signature, facts: Mapping[str, Any], code: bytes) -> NativeKernel:
-    return NativeKernel(
-        signature.op.name,
-        parse_function(facts["function"]),
-        tuple(facts["reads"]),
-        tuple(facts["sites"]),
-        facts["parallel"],
-        facts["fixed"],
-        facts["thread"],
-        facts["schedule"],
-        jit.Loaded(code),
-        signature.tiny,
-        len(facts["reads"]) < len(signature.types),
-    )
-
-
 def _key(signature: Signature, schedule: Schedule | None, form: Form) -> str:
-    """Everything on which the object depends."""
-    parts = [
-        COMPILER,
-        llvmlite.__version__,
-        *_processor(),
-        entry.data_offset(),
+    """The name of the object: of everything on which it depends."""
+    return object_key(
         signature.op.text,
         [t.name for t, _ in signature.types],
         sorted(signature.bound.items()),
         None if schedule is None else schedule.text,
         repr(signature.machine),
         repr(form),
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-@cache
-def _processor() -> tuple[str, str]:
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    )
 
 
 def _strides(signature: Signature, form: Form) -> tuple[dict[str, tuple[int, ...]], set[str]]:

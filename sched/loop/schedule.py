@@ -58,16 +58,18 @@ class Schedule:
     named `stage.index` or by the last component where that is unique. Raises `ScheduleError`.
     """
 
-    __slots__ = ("_nest", "op", "primitives")
+    __slots__ = ("_memo", "_nest", "op", "primitives")
     op: Op
     primitives: tuple[Primitive, ...]
     _nest: tuple[Key, Nest] | None
+    _memo: dict[str, Any]
 
     def __init__(self, op: Op, primitives: tuple[Primitive, ...] = ()) -> None:
         set_ = object.__setattr__
         set_(self, "op", op)
         set_(self, "primitives", tuple(primitives))
         set_(self, "_nest", None)
+        set_(self, "_memo", {})
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Schedule is immutable; its methods return new ones")

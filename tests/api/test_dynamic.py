@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import diptych as dt
 import numpy as np
@@ -38,6 +39,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return before(signature, *rest)
 
     monkeypatch.setattr(specialize, "_compile", counted)
+    monkeypatch.setattr(specialize, "_codes", WeakValueDictionary())  # as in a new process
     yield found
 
 

@@ -108,7 +108,7 @@ def test_operators_under_the_default_schedule(name: str) -> None:
 def test_operators_as_they_are_written(name: str) -> None:
     op, arrays = OPERATORS[name]
     kernel = agrees(op, *map(np.asarray, arrays), schedule=Schedule(op))
-    code = kernel._last.loaded.data
+    code = kernel._last.code.loaded.data
     assert undefined_symbols(code) <= ALLOWED
 
 
