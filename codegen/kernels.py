@@ -209,8 +209,8 @@ class Compiled:
     def _overlaps(
         self, arrays: Sequence[Array], outs: Sequence[Array]
     ) -> frozenset[tuple[int, int]]:
-        """The pairs of a given output and an input, by number, that are the same memory and may be. Any
-        other overlap is an error."""
+        """The pairs of a given output and an input, by number, that are the same memory and may
+        be. Any other overlap is an error."""
         op, found = self.op, set()
         for n, (name, target) in enumerate(zip(op.returns, outs, strict=False)):
             for other, array in zip(op.returns[:n], outs, strict=False):
