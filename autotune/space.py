@@ -20,8 +20,9 @@ from ..sched.loop.sketch import Choice, Sketch, build
 
 HEIGHTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 BLOCKS = (32, 64, 128, 192, 256, 384, 512)
+WIDE = (192, 384, 512, 768, 1024, 1536, 2048)
 CHUNKS = (0, 0, 4, 8, 16, 32, 64)
-FIELDS = ("vector", "vectors", "tile", "block", "pack", "outer", "join", "merge")
+FIELDS = ("vector", "vectors", "tile", "blocks", "pack", "outer", "join", "merge")
 Point = dict[str, Any]
 
 
@@ -62,7 +63,7 @@ class LoopSpace:
         for vectors, height in ((2, 8), (3, 8), (2, 12), (4, 6), (2, 14), (1, 12)):
             tile = replace(first, vectors=vectors, tile=((index, height),))
             packed = replace(tile, pack=panels, outer=first.vector)
-            for choice in (tile, packed, replace(packed, blocked=blocked, block=256)):
+            for choice in (tile, replace(packed, blocks=((blocked, 256),))):
                 out.append(self.first | {group.name: choice})
         return out
 
@@ -85,8 +86,8 @@ class LoopSpace:
                     choice = replace(choice, vectors=fresh.vectors)
                 case "tile":
                     choice = replace(choice, tile=fresh.tile)
-                case "block":
-                    choice = replace(choice, blocked=fresh.blocked, block=fresh.block)
+                case "blocks":
+                    choice = replace(choice, blocks=fresh.blocks)
                 case "pack":
                     choice = replace(choice, pack=fresh.pack)
                 case "outer":
@@ -120,7 +121,8 @@ class LoopSpace:
                 float(indices.index(choice.vector)) if choice.vector in indices else -1.0,
                 float(choice.vectors),
                 math.log2(cells),
-                float(choice.block if choice.blocked else 0),
+                float(len(choice.blocks)),
+                *(float(dict(choice.blocks).get(index, 0)) for index in indices),
                 float(len(choice.pack)),
                 float(indices.index(choice.outer)) if choice.outer in indices else -1.0,
                 float(choice.chunk),
@@ -148,18 +150,31 @@ class LoopSpace:
                 height = rng.choice(fitting)
                 room //= height
                 tile.append((index, height))
-        reds = [i for i in group.reds if i != vector and group.extents[i] > 32]
-        blocked = rng.choice(reds) if reds and rng.random() < 0.6 else None
+        blocks = self._blocks(group, vector, rng)
         tensors = sorted({a.tensor for a in group.reads})
-        pack = tuple(t for t in tensors if blocked is not None and rng.random() < 0.5)
+        pack = tuple(t for t in tensors if blocks and rng.random() < 0.5)
         outer = rng.choice(group.outs) if group.outs and self.machine.threads > 1 else None
         if outer is None and group.outs:
             outer = rng.choice((None, *group.outs))
         return Choice(
-            vector=vector, vectors=vectors, tile=tuple(tile), blocked=blocked,
-            block=rng.choice(BLOCKS), pack=pack, outer=outer, chunk=rng.choice(CHUNKS),
+            vector=vector, vectors=vectors, tile=tuple(tile), blocks=blocks,
+            pack=pack, outer=outer, chunk=rng.choice(CHUNKS),
             join=self._join(group, rng),
         )  # fmt: skip
+
+    def _blocks(self, group: Group, vector: str, rng: random.Random) -> tuple[tuple[str, int], ...]:
+        """Blocks of one long reduction, perhaps within some of the vector index, perhaps around
+        some of another."""
+        reds = [i for i in group.reds if i != vector and group.extents[i] > 32]
+        if not reds or rng.random() < 0.4:
+            return ()
+        found = [(rng.choice(reds), rng.choice(BLOCKS))]
+        if vector in group.outs and rng.random() < 0.3:
+            found.insert(0, (vector, rng.choice(WIDE)))
+        others = [i for i in group.outs if i != vector and group.extents[i] > 32]
+        if others and rng.random() < 0.5:
+            found.append((rng.choice(others), rng.choice(BLOCKS)))
+        return tuple(found)
 
     def _join(self, group: Group, rng: random.Random) -> tuple[str, str] | None:
         """The model's place, none, or any loop of a later nest that reads it."""

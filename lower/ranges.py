@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from ..algo.tensor_expr.affine import Interval, bounds, normalize
-from ..algo.tensor_expr.build import minimum, sub
-from ..algo.tensor_expr.expr import Call, Const, Expr
+from ..algo.tensor_expr.affine import Interval, bounds, linear, normalize
+from ..algo.tensor_expr.build import const, minimum, sub
+from ..algo.tensor_expr.expr import Call, Const, Expr, Index, substitute
 from .ir import For
 
 
@@ -53,3 +53,25 @@ def parts_of(op: str, expr: Expr) -> list[Expr]:
     if isinstance(expr, Call) and expr.op == op:
         return [part for arg in expr.args for part in parts_of(op, arg)]
     return [expr]
+
+
+def least(expr: Expr, loops: Sequence[For], known: Mapping[str, Interval]) -> int | None:
+    """A lower bound of an expression inside of nested loops, given outermost first.
+
+    Variables give way to the ends of their loops, innermost first, so that what loops have in
+    common counts: 505 - 96*io - 8*ii is at least 1 where ii ends at min(64 - 12*io, 12).
+    """
+    if not loops:
+        return bounds(expr, known)[0]
+    form, loop = linear(expr), loops[-1]
+    step = 0 if form is None else form.of(Index(loop.var))
+    ends: list[Expr] = [Index(loop.var)]
+    if step < 0:
+        ends = [sub(end, const(1)) for end in parts_of("min", loop.hi)]
+    elif step > 0:
+        ends = parts_of("max", loop.lo)
+    found = [
+        least(normalize(substitute(expr, {Index(loop.var): end})), loops[:-1], known)
+        for end in ends
+    ]
+    return max((low for low in found if low is not None), default=None)

@@ -16,7 +16,7 @@ from ...algo.tensor_expr.expr import Access, Index, accesses
 from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
-from .default_contract import register_tile
+from .default_contract import contraction
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
@@ -58,20 +58,27 @@ def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Mac
         return _walk(group, merge, lanes, machine)
     if group.solved and join is None:
         return Choice(outer=shared_loop(group, None, 1, machine), solved=group.solved)
+    if join is None and _shares(group):
+        found = contraction(group, lanes, machine)
+        if found is not None:
+            return found
     vector = _vector(group, lanes)
     if vector is None:
         return Choice(outer=None if join else shared_loop(group, None, 1, machine), join=join)
     if join is not None:
         return Choice(vector=vector, join=join)
-    if group.reds:
-        tile, vectors = register_tile(group, vector, lanes, machine)
-    else:
-        tile, vectors = _transposing_tile(group, vector, lanes)
+    tile, vectors = ((), 0) if group.reds else _transposing_tile(group, vector, lanes)
     outer = shared_loop(group, vector, lanes, machine)
     if outer is None and worth_threads(group, lanes, machine) and vector in group.outs and not tile:
         chunk = chunk_of(group.extents[vector], machine)
         return Choice(vector=vector, outer=vector, chunk=chunk)
     return Choice(vector=vector, vectors=vectors, tile=tile, outer=outer)
+
+
+def _shares(group: Group) -> bool:
+    """Is it a reduction in which what is loaded serves several cells?"""
+    pairs = [(a, i) for a in group.reads for i in group.outs if group.extents[i] > 1]
+    return bool(group.reds) and any(group.stride(a, i) == 0 for a, i in pairs)
 
 
 def _combining(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:

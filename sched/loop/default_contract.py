@@ -1,37 +1,196 @@
-"""The default schedule of contractions: sums of products in which operands are used again."""
+"""The default schedule of contractions: reductions in which what is loaded is used again.
+
+The register tile comes from `tile_model`. Around it stand, as in GotoBLAS, blocks of the reduction
+whose panels stay in the first cache, and blocks of the tile's indices for the caches behind it; an
+operand whose walk jumps through memory is copied into panels in the order in which it is read.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+from ...algo.tensor_expr.expr import Access
 from .access import Group
 from .machine import Machine
+from .parallelism import worth_threads
+from .sketch import Choice
+from .tile_model import PAGE, Tile, Tiles, bare, span
+
+FIRST_CACHE = 1.25
+"""How much of the first cache the panels of a block may take: they pass through it in order."""
+OUTER_CACHE = 4 << 20
+"""Bytes of the outermost cache that a block may take: it is shared, and by more than we know."""
+PAGES = 64
+"""Pages that a core finds at once."""
+REUSED = 4
+"""How often what is packed must be used for that to pay."""
 
 
-def register_tile(
-    group: Group, vector: str, lanes: int, machine: Machine
-) -> tuple[tuple[tuple[str, int], ...], int]:
-    """The tile kept in registers: blocks of other indices, and its width in vectors.
-
-    An index is worth a block where a read does not move along it: what is loaded serves all of
-    the block. Each cell of the tile is an accumulator.
-    """
-    extent = group.extents[vector]
-    reuse = {i: sum(1 for a in group.reads if group.stride(a, i) == 0) for i in group.outs}
-    useful = [i for i in group.outs if i != vector and group.extents[i] > 1 and reuse[i]]
-    if not useful:
-        return (), 0
-    useful.sort(key=lambda i: (reuse[i], group.extents[i]), reverse=True)
-    if vector in group.reds:
-        tile = tuple((i, _divisor(group.extents[i], 4)) for i in useful[:2])
-        return tile, 1 if extent > lanes else 0
-    vectors = 2 if extent >= 2 * lanes else 1
-    # A quarter of the registers is for what is loaded and broadcast.
-    height = min(8, max(1, machine.registers * 3 // 4 // vectors))
-    rows = useful[0]
-    return ((rows, _divisor(group.extents[rows], height)),), vectors if extent > lanes else 0
+def contraction(group: Group, lanes: int, machine: Machine) -> Choice | None:
+    """What the model chooses for a reduction, or None where nothing is to be gained by lanes."""
+    plain = not group.main.carries
+    tile = Tiles(group, lanes, machine, panels=plain).best()
+    if tile is None:
+        return None
+    return _Blocking(group, tile, lanes, machine).choice(plain)
 
 
-def _divisor(extent: int, most: int) -> int:
-    """The largest tile up to `most` that divides, unless that is under half of it."""
-    most = min(extent, most)
-    exact = next(n for n in range(most, 0, -1) if extent % n == 0)
-    return exact if 2 * exact >= most else most
+@dataclass(frozen=True, slots=True)
+class _Blocking:
+    """Blocks, panels and threads around a register tile."""
+
+    group: Group
+    tile: Tile
+    lanes: int
+    machine: Machine
+
+    def choice(self, plain: bool) -> Choice:
+        group, tile = self.group, self.tile
+        outer = self.outer()
+        if tile.vector in group.reds or not plain:
+            whole = group.extents[tile.vector] <= self.lanes
+            vectors = 0 if whole else tile.vectors
+            return Choice(vector=tile.vector, vectors=vectors, tile=tile.heights, outer=outer)
+        depth = self.depth()
+        pack = self.packed(depth)
+        blocks: list[tuple[str, int]] = []
+        if pack:
+            blocks = [*self.columns(pack, depth, outer), depth, *self.rows(pack, depth, outer)]
+        return Choice(
+            vector=tile.vector,
+            vectors=tile.vectors,
+            tile=tile.heights,
+            blocks=tuple(blocks),
+            pack=pack,
+            outer=outer,
+        )
+
+    def depth(self) -> tuple[str, int]:
+        """The block of a reduced index, so that the panels of a tile stay in the first cache."""
+        extents = self.group.extents
+        index = max(self.group.reds, key=lambda i: extents[i])
+        most = next(
+            (n for n in range(extents[index], 1, -1)
+             if self.bytes({index: n}) <= FIRST_CACHE * self.machine.l1),
+            1,
+        )  # fmt: skip
+        return index, _even(extents[index], most, 4)
+
+    def bytes(self, block: dict[str, int]) -> int:
+        """Bytes that a tile reads in a block of the reduction."""
+        group = self.group
+        inner = {i: group.extents[i] for i in group.reds} | dict(self.tile.heights) | block
+        inner[self.tile.vector] = self.tile.vectors * self.lanes
+        return sum(span(a, inner, group.sizes[a.tensor]) for a in group.reads)
+
+    def packed(self, depth: tuple[str, int]) -> tuple[str, ...]:
+        """Tensors to copy into panels: those read across their rows, and those whose walk would
+        meet more pages than a core finds at once, if each copy is used often enough."""
+        tensors = [a.tensor for a in self.group.reads]
+        found = []
+        for read in self.group.reads:
+            jumps = read.tensor in self.tile.across or self.jumps(read, depth)
+            if jumps and tensors.count(read.tensor) == 1 and self.bare(read):
+                found.append(read.tensor)
+        return tuple(found)
+
+    def jumps(self, read: Access, depth: tuple[str, int]) -> bool:
+        group = self.group
+        moving = [i for i in group.reds if group.stride(read, i) != 0]
+        if not moving or not any(group.stride(read, i) != 0 for i in self.sides):
+            return False
+        steps = [abs(group.stride(read, i) or 1) * group.sizes[read.tensor] for i in moving]
+        around = {i: group.extents[i] for i in group.reds} | dict([depth])
+        reach = max(step * around[i] for step, i in zip(steps, moving, strict=True))
+        used = math.prod(
+            group.extents[i] // dict(self.sides).get(i, 1)
+            for i in group.outs
+            if group.stride(read, i) == 0
+        )
+        return steps[-1] > 64 and reach > PAGES * PAGE and used >= REUSED
+
+    def bare(self, read: Access) -> bool:
+        """Do the tile's indices run over dimensions of their own?"""
+        moving = [i for i in self.sides if self.group.stride(read, i) != 0]
+        return all(bare(read, i) is not None for i in moving)
+
+    @property
+    def sides(self) -> dict[str, int]:
+        """The tile's indices and how many iterations of each it has."""
+        return {**dict(self.tile.heights), self.tile.vector: self.tile.vectors * self.lanes}
+
+    def columns(
+        self, pack: tuple[str, ...], depth: tuple[str, int], outer: str | None
+    ) -> list[tuple[str, int]]:
+        """A block of the vector index: what one thread does, or what the outer cache holds."""
+        vector, width = self.tile.vector, self.sides[self.tile.vector]
+        extent = self.group.extents[vector]
+        tiles = -(-extent // width)
+        if outer == vector:
+            return [(vector, width * -(-tiles // self.machine.threads))]
+        each = self.packed_bytes(pack, depth, vector)
+        most = min(OUTER_CACHE, self.machine.l3) // max(1, each)
+        if not each or extent <= most:
+            return []
+        return [(vector, _even(extent, most, width))]
+
+    def rows(
+        self, pack: tuple[str, ...], depth: tuple[str, int], outer: str | None
+    ) -> list[tuple[str, int]]:
+        """A block of the other index: a share of a thread, whose panels the second cache holds."""
+        if not self.tile.heights:
+            return []
+        index, height = self.tile.heights[0]
+        extent = self.group.extents[index]
+        each = self.packed_bytes(pack, depth, index)
+        most = min(extent, self.machine.l2 // 2 // each) if each else extent
+        if outer == index:
+            shares = self.machine.threads
+            tiles = -(-extent // height)
+            shares *= 2 if tiles >= 4 * shares else 1
+            most = min(most, height * -(-tiles // shares))
+        elif not each:
+            return []
+        return [(index, _even(extent, max(most, height), height))]
+
+    def packed_bytes(self, pack: tuple[str, ...], depth: tuple[str, int], index: str) -> int:
+        """Bytes of packed panels for each iteration of a tile's index."""
+        group = self.group
+        around = {i: group.extents[i] for i in group.reds} | dict([depth])
+        moving = [a for a in group.reads if a.tensor in pack and group.stride(a, index) != 0]
+        return sum(span(a, around, group.sizes[a.tensor]) for a in moving)
+
+    def outer(self) -> str | None:
+        """The index whose iterations threads share: one in which they share nothing if it is long
+        enough, else the one whose blocks they share most evenly."""
+        group, threads = self.group, self.machine.threads
+        if not worth_threads(group, self.lanes, self.machine):
+            return None
+        if group.free or group.main.carries:
+            return next((i for i in group.free if group.extents[i] >= threads), None)
+        sides = self.sides
+        counts = {i: -(-group.extents[i] // sides.get(i, 1)) for i in group.outs}
+
+        def balance(index: str) -> float:
+            rounds = -(-counts[index] // threads)
+            return counts[index] / (rounds * threads)
+
+        def apart(index: str) -> bool:
+            return index not in sides and all(group.stride(a, index) != 0 for a in group.reads)
+
+        enough = [i for i in group.outs if counts[i] >= threads]
+        ranked = sorted(
+            enough, key=lambda i: (apart(i), i not in sides, balance(i) > 0.9, i != self.tile.vector),
+            reverse=True,
+        )  # fmt: skip
+        return next(iter(ranked), None)
+
+
+def _even(extent: int, most: int, unit: int) -> int:
+    """The size of equal blocks of at most `most` iterations, a multiple of `unit` if not whole."""
+    parts = -(-extent // max(1, most))
+    if parts == 1:
+        return extent
+    size = -(-extent // parts)
+    return min(extent, -(-size // unit) * unit)

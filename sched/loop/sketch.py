@@ -22,6 +22,7 @@ from .marks import Mark, Parallel, Unroll, Vectorize
 from .nest import loops
 from .reorder import Reorder
 from .schedule import Schedule
+from .sketch_contract import Contraction
 from .split import Split
 from .stage import Stage
 
@@ -34,8 +35,8 @@ class Choice:
     their names with `_` between them, in the other choices too. `vector` is the index that runs in
     lanes, `vectors` how many registers wide its inner loop is (0: the whole loop is one vector
     loop, which lowering cuts). `tile` gives further indices whose blocks are unrolled inside, for
-    reuse in registers. `block` splits the reduction `blocked` for the caches, and `pack` names
-    tensors copied into panels there, or without blocks for each iteration of the outermost loop.
+    reuse in registers. `blocks` splits indices for the caches, outermost first, and `pack` names
+    tensors copied into panels there (`sketch_contract.py`).
     `outer` is the index whose loop comes first and runs in parallel, in blocks of `chunk`
     iterations (0: no blocks). `join` computes the nest inside a loop of its consumer, a
     (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is.
@@ -46,8 +47,7 @@ class Choice:
     vectors: int = 0
     merge: tuple[str, ...] = ()
     tile: tuple[tuple[str, int], ...] = ()
-    blocked: str | None = None
-    block: int = 0
+    blocks: tuple[tuple[str, int], ...] = ()
     pack: tuple[str, ...] = ()
     outer: str | None = None
     chunk: int = 0
@@ -116,16 +116,22 @@ class _Nest:
         if choice.merge:
             self._merge(choice.merge)
         self.choice = self._named(choice)
+        self.shared: str | None = None
 
     def tile(self) -> None:
         """Splits and orders the loops, and copies what is to be packed."""
         c, group = self.choice, self.group
+        if group.reds and c.tile and c.vectors and c.vector in self.outs:
+            sides = {**dict(c.tile), c.vector: c.vectors * self.lanes}
+            nest = Contraction(
+                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer
+            )  # fmt: skip
+            nest.write()
+            self.shared = nest.shared
+            return
         inner: list[str] = []
         names = {index: index for index in (*self.outs, *group.reds)}
         after: dict[str, str] = {}
-        blocked = c.blocked is not None and 0 < c.block < self.extents[c.blocked]
-        if c.blocked is not None and blocked and self._split(c.blocked, c.block):
-            names[c.blocked], after[c.blocked] = f"{c.blocked}o", f"{c.blocked}i"
         for index, height in c.tile:
             height = min(height, self.extents[index])
             # A block of everything leaves a loop of one iteration, which has a place for buffers.
@@ -154,13 +160,11 @@ class _Nest:
             outer.remove(first)
             outer[:0] = [first, *strip]
         reds = [after.get(i, names[i]) for i in group.reds if i in names]
-        blocks = [names[i] for i in group.reds if i in after and i == c.blocked]
         in_lanes = [n for n in inner if n == after.get(c.vector or "", "")]
         if c.vector in group.reds:
             reds = [names[i] for i in group.reds if i in names]
             inner = [n for n in inner if n not in in_lanes] + in_lanes
-        self._reorder([*blocks, *outer, *reds, *inner])
-        self._pack(blocks, outer)
+        self._reorder([*outer, *reds, *inner])
         chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
         if group.reds and inner and outer and not c.solved and not chunked:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
@@ -171,7 +175,7 @@ class _Nest:
             choice,
             vector=choice.vector if choice.vector in (*self.outs, *self.group.reds) else None,
             tile=tuple((i, n) for i, n in choice.tile if i in self.outs and i != choice.vector),
-            blocked=choice.blocked if choice.blocked in self.group.reds else None,
+            blocks=tuple((i, n) for i, n in choice.blocks if i in (*self.outs, *self.group.reds)),
             outer=choice.outer if choice.outer in (*self.group.free, *self.outs) else None,
         )
 
@@ -188,39 +192,6 @@ class _Nest:
             self.outs[at : at + 2] = [one]
             name = one
 
-    def _pack(self, blocks: list[str], outer: list[str]) -> None:
-        """Copies into panels for a whole block, else for an iteration of the outermost loop."""
-        at = blocks[-1:] or outer[:1]
-        for tensor in self.choice.pack if at else ():
-            scope, layout = ("heap", self._panels(tensor)) if blocks else ("stack", None)
-            if self.draft.attempt(Stage(tensor, self.prefix + at[0], scope, layout)):
-                self._mark_copy(f"{tensor}.pack", shared=bool(blocks))
-
-    def _mark_copy(self, stem: str, *, shared: bool) -> None:
-        """A packing copy runs in lanes and, where all threads use it, in parallel."""
-        copying = [loop for loop in loops(self.draft.nest.tree) if loop.name.startswith(stem)]
-        if len(copying) > 1:
-            self.draft.attempt(Vectorize(copying[-1].name))
-            if shared and self.choice.outer is not None:
-                self.draft.attempt(Parallel(copying[0].name))
-
-    def _panels(self, tensor: str) -> tuple[str, ...] | None:
-        """The layout that makes the tile's walk through a packed tensor contiguous."""
-        read = next(a for a in self.group.reads if a.tensor == tensor)
-        axis = next(
-            (
-                n
-                for n, expr in enumerate(read.indices)
-                if self.choice.vector == getattr(expr, "name", None)
-            ),
-            None,
-        )
-        if axis is None:
-            return None
-        width = self.choice.vectors * self.lanes
-        rest = [f"d{n}" for n in range(len(read.indices)) if n != axis]
-        return (f"d{axis}//{width}", *rest, f"d{axis}%{width}")
-
     def mark(self) -> None:
         """Vectorizes and unrolls the innermost loops of the nest and of what distribution made."""
         c = self.choice
@@ -233,7 +204,9 @@ class _Nest:
         """Marks the inner loops, and the outermost parallel."""
         self.mark()
         outer = self.choice.outer
-        if outer is not None:
+        if self.shared is not None:
+            self._each(Parallel, self.shared)
+        elif outer is not None:
             blocks = self.draft.has(f"{self.group.name}.{outer}o")
             self._each(Parallel, f"{outer}o" if blocks else outer)
 

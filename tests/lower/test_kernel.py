@@ -100,10 +100,17 @@ def test_full_tile_is_straight_line_code(make):
     assert all(isinstance(s, For) and s.lanes == 16 and isinstance(s.body, Update) for s in body)
     assert not any(isinstance(s, If) for s in walk(full))
     assert {b.scope for b in allocated(function.body) if b.name == "C.acc"} == {"register"}
-    # 1000 is 20 * 48 + 40, so of a partial tile only the last piece of a row is masked.
-    assert len(partial.body.stmts) == 8 * 3
-    masked = [s for s in partial.body.stmts if not isinstance(s.hi, Const)]
-    assert [print_expr(s.hi) for s in masked] == ["min(1000 - 48 * jo, 48)"] * 8
+    # 1000 is 20 * 48 + 40, so of a partial tile only the last piece of a row is masked, to 8 lanes.
+    pieces = [(s.lo.value, s.hi.value) for s in partial.body.stmts]
+    assert pieces == [(0, 16), (16, 32), (32, 40)] * 8
+
+
+def test_tails_on_two_sides_have_constant_bounds(make):
+    function = lower(make.matmul(29, 100, 7), "mm", machine=WIDE)  # tiles of 8 by 48
+    counts = [len(loop.body.stmts) for loop in inside(function, "k")]
+    assert counts == [8 * 3, 8 * 1, 5 * 3, 5 * 1]
+    inner = [s for s in walk(function.body) if isinstance(s, For) and s.kind == "vector"]
+    assert all(isinstance(s.hi, Const) for s in inner if s.var == "ji")
 
 
 def test_lowering_is_quick(make):
@@ -389,7 +396,7 @@ def test_separate_tail_of_a_serial_loop(make):
     )
     x = make.whole(make.rng, (n,))
     function = make.agrees(nest, {"x": x}, {"y": x})
-    assert [print_expr(s.hi) for s in inside(function, "ii")] == ["8", "min(21 - 8 * io, 8)"]
+    assert [print_expr(s.hi) for s in inside(function, "ii")] == ["8", "5"]
 
 
 @pytest.mark.parametrize("k", [16, 100])
@@ -470,7 +477,9 @@ def test_tile_with_two_ragged_sides(make):
     )  # fmt: skip
     a = make.whole(make.rng, (n,))
     function = make.agrees(nest, {"a": a}, {"c": np.cumsum(a)})
-    assert sum(isinstance(s, Update) for s in walk(function.body)) == 5 + 5  # full and partial
+    assert (
+        sum(isinstance(s, Update) for s in walk(function.body)) == 5 + 5 + 3 + 3
+    )  # full and partial on each side
 
 
 def test_loops_that_isl_gets_wrong_are_said_in_other_words(make):
