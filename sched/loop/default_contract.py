@@ -146,10 +146,7 @@ class _Blocking:
         each = self.packed_bytes(pack, depth, index)
         most = min(extent, self.machine.l2 // 2 // each) if each else extent
         if outer == index:
-            shares = self.machine.threads
-            tiles = -(-extent // height)
-            shares *= 2 if tiles >= 4 * shares else 1
-            most = min(most, height * -(-tiles // shares))
+            most = min(most, height * _share(-(-extent // height), self.machine.threads))
         elif not each:
             return []
         return [(index, _even(extent, max(most, height), height))]
@@ -180,11 +177,23 @@ class _Blocking:
             return index not in sides and all(group.stride(a, index) != 0 for a in group.reads)
 
         enough = [i for i in group.outs if counts[i] >= threads]
-        ranked = sorted(
-            enough, key=lambda i: (apart(i), i not in sides, balance(i) > 0.9, i != self.tile.vector),
-            reverse=True,
-        )  # fmt: skip
-        return next(iter(ranked), None)
+
+        def rank(index: str) -> tuple[bool, ...]:
+            even = balance(index) > 0.9
+            return apart(index), index not in sides, even, index != self.tile.vector
+
+        return max(enough, key=rank, default=None)
+
+
+def _share(tiles: int, threads: int) -> int:
+    """Tiles of a block where threads share them: the most even of a few blocks a thread."""
+
+    def rounds(each: int) -> int:
+        blocks = -(-tiles // each)
+        return each * -(-blocks // threads)
+
+    sizes = [max(1, -(-tiles // (threads * n))) for n in (3, 2, 1)]
+    return min(sizes, key=rounds)
 
 
 def _even(extent: int, most: int, unit: int) -> int:

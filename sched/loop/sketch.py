@@ -73,19 +73,19 @@ def build(
     draft = Draft(op, dtypes, sizes)
     # Loops over dynamic sizes are laid out for the most that these can be.
     found = groups(kernel(check(op), dtypes or {}, {**op.maxima, **sizes}))
+    nests: dict[str, _Nest] = {}
     for group in found:
         choice = sketch.choices.get(group.name, Choice())
         if choice.join is None:
-            _Nest(draft, group, choice, machine, alone=len(found) == 1).tile()
+            nests[group.name] = _Nest(draft, group, choice, machine, alone=len(found) == 1)
+            nests[group.name].tile()
     # Consumers first: what a nest is joined to must have its final loops.
     for group in reversed(found):
         choice = sketch.choices.get(group.name, Choice())
         if choice.join is not None and _join(draft, group, choice.join):
             _Nest(draft, group, choice, machine, alone=False).mark()
-    for group in found:
-        choice = sketch.choices.get(group.name, Choice())
-        if choice.join is None:
-            _Nest(draft, group, choice, machine, alone=len(found) == 1).finish()
+    for nest in nests.values():
+        nest.finish()
     return draft.schedule
 
 

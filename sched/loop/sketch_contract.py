@@ -1,0 +1,142 @@
+"""The primitives of a contraction's sketch: blocks, panels, and a tile in registers.
+
+    for jb: for kb: [B.pack] for ib: [A.pack] for jo: for io: for ki: for ii unroll: for ji vector
+
+Blocks come in the order of the choice. A packed tensor is copied in the innermost of them whose
+index moves through it, so that what does not change is not copied again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .access import Group
+from .compute import ComputeAt
+from .draft import Draft
+from .marks import Mark, Parallel, Vectorize
+from .nest import loops
+from .reorder import Reorder
+from .split import Split
+from .stage import Stage
+from .tile_model import bare, span
+
+STACK = 64 << 10
+"""Bytes of a panel that may be on a thread's stack."""
+
+
+@dataclass(slots=True)
+class Contraction:
+    """Writes the loops of one nest, and says what its loops are called.
+
+    `prefix` stands before the names of its loops; `sides` are the indices of the tile in
+    registers, the one that runs in lanes last, and their iterations.
+    """
+
+    draft: Draft
+    group: Group
+    prefix: str
+    sides: dict[str, int]
+    blocks: tuple[tuple[str, int], ...]
+    pack: tuple[str, ...]
+    outer: str | None
+    shared: str | None = None
+    """The loop that threads share."""
+
+    def write(self) -> None:
+        """Splits, orders, places and copies; the inner loops are marked by the caller."""
+        blocks = [(i, f"{i}b") for i, n in self.blocks if self._block(i, n)]
+        inner = {
+            i: f"{i}r" if i in dict(blocks) else i for i in (*self.group.outs, *self.group.reds)
+        }
+        tiles, tile = {}, []
+        for index, size in self.sides.items():
+            # A tile of everything leaves a loop of one iteration, which has a place for buffers.
+            if self._split(inner[index], size, (f"{index}o", f"{index}i")):
+                tiles[index] = f"{index}o"
+                tile.append(f"{index}i")
+        apart = [i for i in self.group.outs if i not in self.sides and self._apart(i)]
+        others = [i for i in self.group.outs if i not in self.sides and i not in apart]
+        walk = [*others, *([i for i in reversed(list(self.sides)) if i in tiles])]
+        first = [self.outer] if self.outer in walk and self.outer not in dict(blocks) else []
+        walk = [*first, *(i for i in walk if i not in first)]
+        around = [tiles.get(i, i) for i in walk]
+        reds = [inner[i] for i in self.group.reds]
+        apart.sort(key=lambda i: i != self.outer)
+        self._reorder([*apart, *(name for _, name in blocks), *around, *reds, *tile])
+        if self.outer is not None:
+            self.shared = dict(blocks).get(self.outer, tiles.get(self.outer, self.outer))
+        home = (around or [name for _, name in blocks] or apart)[-1:]
+        if home:
+            if blocks:
+                for part in ("init", "final"):
+                    if any(s.name == f"{self.group.name}.{part}" for s in self.group.stages):
+                        at = self.prefix + home[0]
+                        self.draft.attempt(ComputeAt(f"{self.group.name}.{part}", at))
+            self.draft.attempt(Stage(self.group.name, self.prefix + home[0], "register"))
+        self._pack([*((i, i) for i in apart), *blocks])
+
+    def _block(self, index: str, size: int) -> bool:
+        return self._split(index, size, (f"{index}b", f"{index}r"))
+
+    def _split(self, name: str, size: int, into: tuple[str, str]) -> bool:
+        plain = (f"{name}o", f"{name}i")
+        return self.draft.attempt(
+            Split(self.prefix + name, size, into=None if into == plain else into)
+        )
+
+    def _apart(self, index: str) -> bool:
+        """Do all operands move along an index, so that its iterations have nothing in common?"""
+        return all(self.group.stride(a, index) != 0 for a in self.group.reads)
+
+    def _reorder(self, order: list[str]) -> None:
+        wanted = [f"{self.group.name}.{name}" for name in order]
+        now = [loop.name for loop in loops(self.draft.nest.tree) if loop.name in wanted]
+        if now != wanted:
+            self.draft.attempt(Reorder(tuple(self.prefix + name for name in order)))
+
+    def _pack(self, around: list[tuple[str, str]]) -> None:
+        """Copies each packed tensor in the innermost loop around whose index moves through it."""
+        extents = dict(self.group.extents) | dict(self.blocks)
+        for tensor in self.pack:
+            read = next(a for a in self.group.reads if a.tensor == tensor)
+            moving = [n for n, (i, _) in enumerate(around) if self.group.stride(read, i) != 0]
+            if not moving:
+                continue
+            at = moving[-1]
+            outside = {i for i, _ in around[: at + 1]} - {i for i, _ in self.blocks}
+            inside = {
+                i: n if i in dict(around[: at + 1]) else self.group.extents[i]
+                for i, n in extents.items()
+                if i not in outside
+            }
+            shared = self.shared not in [name for _, name in around[: at + 1]]
+            size = span(read, inside, self.group.sizes[tensor])
+            scope = "heap" if shared or size > STACK else "stack"
+            layout = self._panels(tensor)
+            if self.draft.attempt(Stage(tensor, self.prefix + around[at][1], scope, layout)):
+                self._mark_copy(f"{tensor}.pack", shared=shared and self.shared is not None)
+
+    def _panels(self, tensor: str) -> tuple[str, ...]:
+        """The layout that makes the tile's walk through a packed tensor contiguous."""
+        read = next(a for a in self.group.reads if a.tensor == tensor)
+        sides = {bare(read, i): n for i, n in self.sides.items() if bare(read, i) is not None}
+        names = {n: getattr(expr, "name", f"d{n}") for n, expr in enumerate(read.indices)}
+        if len(set(names.values())) < len(names):
+            names = {n: f"d{n}" for n in names}
+        rest = [names[n] for n in names if n not in sides]
+        return (
+            *(f"{names[n]}//{size}" for n, size in sides.items() if n is not None),
+            *rest,
+            *(f"{names[n]}%{size}" for n, size in sides.items() if n is not None),
+        )
+
+    def _mark_copy(self, stem: str, *, shared: bool) -> None:
+        """A packing copy runs in lanes and, where all threads use it, in parallel."""
+        copying = [loop for loop in loops(self.draft.nest.tree) if loop.name.startswith(stem)]
+        if len(copying) > 1:
+            self._mark(Vectorize, copying[-1].name)
+            if shared:
+                self._mark(Parallel, copying[0].name)
+
+    def _mark(self, mark: type[Mark], name: str) -> None:
+        self.draft.attempt(mark(name))

@@ -1,0 +1,212 @@
+"""What a register tile of a reduction costs, in cycles: arithmetic, loads, latency and tails.
+
+After Low, Igual, Smith and Quintana-Orti, "Analytical modeling is enough for high-performance
+BLIS" (2016): a tile is as wide and as high as registers allow, wide enough to hide the latency of
+its additions, and loads little for what it computes. Here the operands may be any number of reads
+with any index in any place, and extents are small or do not divide as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from ...algo.tensor_expr.expr import Access, Call, Expr, Index, accesses, walk
+from .access import Group
+from .machine import Machine
+
+PORTS = 2
+"""Vector operations, and loads, that a core starts in a cycle."""
+LATENCY = 4
+"""Cycles from the start of an addition to that of one that needs it."""
+A_TILE = 16.0
+"""Cycles to begin and end the loop over a tile's reduction."""
+ACROSS = 8.0
+"""Cycles to combine the lanes of one accumulator."""
+MOVED = 0.4
+"""Cycles to copy an element into a panel across its rows."""
+A_LOAD = 0.03
+"""Cycles that a load costs even where others hide it."""
+PAGE, WAYS = 4096, 8
+"""Bytes after which lines meet in one set of the first cache, and how many it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block of cells that are accumulated together.
+
+    `vectors` registers lie side by side along `vector`; there is a row of them for each
+    combination of the `heights` of other indices. A `vector` that is reduced has `vectors`
+    accumulators of its own in each cell. Reads of the tensors `across` jump along the lanes and
+    are copied into panels where they do not. `cycles` is what the whole nest takes.
+    """
+
+    vector: str
+    vectors: int
+    heights: tuple[tuple[str, int], ...]
+    across: tuple[str, ...]
+    cycles: float
+
+
+class Tiles:
+    """The tiles of one nest on a machine, `lanes` elements to a register."""
+
+    def __init__(self, group: Group, lanes: int, machine: Machine, *, panels: bool) -> None:
+        self.group, self.lanes, self.machine, self.panels = group, lanes, machine, panels
+        self.outs = [i for i in group.outs if group.extents[i] > 1]
+        self.reds = [i for i in group.reds if group.extents[i] > 1]
+
+    def best(self) -> Tile | None:
+        """The tile that takes least, wider and higher ones where that is nearly the same."""
+        vectors = [*reversed(self.outs), *(i for i in self.reds if self._contiguous(i))]
+        found = [tile for vector in vectors for tile in self._along(vector)]
+        return min(found, key=lambda tile: tile.cycles, default=None)
+
+    def _along(self, vector: str) -> Iterator[Tile]:
+        """The tiles with their lanes along one index."""
+        extents = self.group.extents
+        most = -(-extents[vector] // self.lanes)
+        for vectors in range(1, min(most, 6) + 1):
+            for heights in self._heights(vector, vectors):
+                tile = self._tile(vector, vectors, heights)
+                if tile is not None:
+                    yield tile
+
+    def _heights(self, vector: str, vectors: int) -> Iterator[dict[str, int]]:
+        """Blocks of one other index, whose accumulators fit the registers, or of two where one is
+        too short to fill them."""
+        room = (self.machine.registers - 1 - vectors) // vectors
+        useful = [i for i in reversed(self.outs) if i != vector and self._shares(i)]
+        yield {}
+        for index in useful:
+            extent = self.group.extents[index]
+            for height in range(2, min(extent, room) + 1):
+                yield {index: height}
+            for other in useful if 2 * extent <= room else ():
+                if other != index:
+                    for height in range(2, min(self.group.extents[other], room // extent) + 1):
+                        yield {index: extent, other: height}
+
+    def _contiguous(self, index: str) -> bool:
+        return all(self.strides[a, index] in (0, 1) for a in self.group.reads)
+
+    def _shares(self, index: str) -> bool:
+        """Does what is loaded serve several iterations of an index?"""
+        return any(index not in self.moves[a] for a in self.group.reads)
+
+    @cached_property
+    def strides(self) -> Mapping[tuple[Access, str], int | None]:
+        """Elements between neighbours along each index, for each read."""
+        every = (*self.outs, *self.reds)
+        return {(a, i): self.group.stride(a, i) for a in self.group.reads for i in every}
+
+    @cached_property
+    def moves(self) -> Mapping[Access, frozenset[str]]:
+        """The indices along which a read moves."""
+        every = (*self.outs, *self.reds)
+        return {a: frozenset(i for i in every if self.strides[a, i] != 0) for a in self.group.reads}
+
+    @cached_property
+    def _calls(self) -> list[frozenset[str]]:
+        """The indices that change each operation but the last, which is added in one go."""
+        value = self.group.main.value
+        reds = frozenset(self.reds)
+        parts = [item for item in walk(value) if isinstance(item, Call) and item is not value]
+        found = [frozenset().union(*(self.moves[a] for a in accesses(part))) for part in parts]
+        return [moves for moves in found if moves & reds]
+
+    @cached_property
+    def _loads(self) -> list[Access]:
+        """The reads that are loaded anew in each step of the reduction."""
+        return [a for a, moves in self.moves.items() if moves & frozenset(self.reds)]
+
+    def _tile(self, vector: str, vectors: int, heights: Mapping[str, int]) -> Tile | None:
+        group, lanes = self.group, self.lanes
+        reduced = vector in self.reds
+        across, moved, gathers = [], 0.0, []
+        for read in group.reads:
+            if vector not in self.moves[read] or self.strides[read, vector] == 1:
+                continue
+            elements = math.prod(group.extents[i] for i in self.moves[read])
+            plain = self.panels and not reduced and self.strides[read, vector] is not None
+            if plain and 4 * elements <= group.work:
+                across.append(read.tensor)
+                moved += MOVED * elements
+            else:
+                gathers.append(read)
+        stores = 1.0 if reduced or group.store_stride(vector) == 1 else 4.0 * lanes
+        steps = math.prod(group.extents[i] for i in self.reds if i != vector)
+        rest = math.prod(group.extents[i] for i in self.outs if i != vector and i not in heights)
+        total = 0.0
+        for parts in product(*(_parts(group.extents[i], n) for i, n in heights.items())):
+            rows = dict(zip(heights, (n for n, _ in parts), strict=True))
+            count = math.prod(times for _, times in parts)
+            cells = math.prod(rows.values())
+            for width, times in _parts(-(-group.extents[vector] // lanes), vectors):
+                step = self._step(vector, width, rows, gathers)
+                if reduced:
+                    total += count * times * steps * step
+                else:
+                    ends = A_TILE + cells * width * (0.5 + stores)
+                    total += count * times * (steps * step + ends)
+            if reduced:
+                total += count * (A_TILE + cells * (ACROSS + vectors))
+        return Tile(vector, vectors, tuple(heights.items()), tuple(dict.fromkeys(across)),
+                    rest * total + moved)  # fmt: skip
+
+    def _step(
+        self, vector: str, width: int, rows: Mapping[str, int], gathers: list[Access]
+    ) -> float:
+        """Cycles of one step of the reduction in a tile of `width` vectors and `rows`."""
+
+        def copies(moves: frozenset[str]) -> int:
+            many = math.prod(n for index, n in rows.items() if index in moves)
+            return many * (width if vector in moves else 1)
+
+        loads = sum(copies(self.moves[a]) * self._conflict(a, rows) for a in self._loads)
+        loads += sum(copies(self.moves[a]) * (self.lanes - 1) for a in gathers)
+        cells = math.prod(rows.values()) * width
+        work = cells + sum(map(copies, self._calls))
+        return max(work / PORTS, loads / PORTS, float(LATENCY)) + A_LOAD * loads
+
+    def _conflict(self, read: Access, rows: Mapping[str, int]) -> float:
+        """How much dearer loads are whose lines meet in one set of the cache."""
+        size = self.group.sizes[read.tensor]
+        for index, n in rows.items():
+            step = self.strides[read, index]
+            if n > WAYS and step and step * size % PAGE == 0:
+                return 2.0
+        return 1.0
+
+
+def _parts(extent: int, size: int) -> list[tuple[int, int]]:
+    """The sizes of the blocks of an extent, and how many there are of each."""
+    full, left = divmod(extent, size)
+    return [part for part in ((size, full), (left, 1)) if part[0] and part[1]]
+
+
+def bare(read: Access, index: str) -> int | None:
+    """The dimension of a read that an index alone runs over."""
+    found = [n for n, expr in enumerate(read.indices) if expr is Index(index)]
+    return found[0] if len(found) == 1 else None
+
+
+def span(read: Access, iterations: Mapping[str, int], itemsize: int) -> int:
+    """Bytes that a read touches in a block of iterations, where it moves by plain strides."""
+    return itemsize * math.prod(_reach(expr, iterations) for expr in read.indices)
+
+
+def _reach(expr: Expr, iterations: Mapping[str, int]) -> int:
+    from ...algo.tensor_expr.affine import linear
+
+    form = linear(expr)
+    if form is None:
+        return 1
+    return 1 + sum(
+        abs(step) * (iterations.get(atom.name, 1) - 1)
+        for atom, step in form.terms.items()
+        if isinstance(atom, Index)
+    )
