@@ -11,10 +11,11 @@ from collections.abc import Callable
 import llvmlite.ir as ir
 
 from . import elementary_erf, elementary_exp, elementary_pow, elementary_trig
+from .elementary_constant_power import constant_power
 from .elementary_mod import divide, modulo
 from .frame import Frame, Unit
 from .lanes import Lanes
-from .values import F64
+from .values import F64, number_of
 
 
 def _sqrt(x: Lanes) -> Lanes:
@@ -85,6 +86,13 @@ def floor_divide(f: Frame, a: ir.Value, b: ir.Value) -> ir.Value:
 def remainder(f: Frame, a: ir.Value, b: ir.Value) -> ir.Value:
     """a % b of floats."""
     return call(f, "mod", a, b)
+
+
+def power(f: Frame, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a ** b of floats."""
+    number = number_of(b)
+    found = None if number is None else constant_power(Lanes(f.unit, f.ib, a), number)
+    return call(f, "pow", a, b) if found is None else found.llvm
 
 
 def integer_power(f: Frame, signed: bool, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -104,7 +104,7 @@ def _elementary(name: str) -> Emit:
 
 def _pow(f: Frame, dtype: DType, a: ir.Value, b: ir.Value) -> ir.Value:
     if dtype.is_float:
-        return rounded(f, dtype, elementary.call(f, "pow", a, b))
+        return rounded(f, dtype, elementary.power(f, a, b))
     return elementary.integer_power(f, dtype.kind == "i", a, b)
 
 

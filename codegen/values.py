@@ -89,3 +89,11 @@ def constant(scalar: ir.Type, value: int | float, lanes: int = 1) -> ir.Constant
 def like(value: ir.Value, number: int | float) -> ir.Constant:
     """A constant of the type of `value`."""
     return constant(scalar_type(value), number, lanes_of(value))
+
+
+def number_of(value: ir.Value) -> float | None:
+    """The number that a constant is, in all its lanes; None for what is computed."""
+    if isinstance(value, ir.Constant) and is_vector(value):
+        value = value.constant[0]
+    number = value.constant if isinstance(value, ir.Constant) else None
+    return float(number) if isinstance(number, (int, float)) else None
