@@ -14,8 +14,9 @@
 Operators are called on NumPy arrays; `matmul.schedule()` gives the right panel of the diptych.
 """
 
-from importlib.metadata import version as _version
+from typing import Any as _Any
 
+from .algo import started as _started  # noqa: F401  before any source of the compiler is read
 from .algo.dtypes import (
     DType,
     TensorType,
@@ -89,7 +90,6 @@ from .sched.graph.schedule import GraphSchedule
 from .sched.loop.schedule import Schedule
 
 _bind()
-__version__ = _version("diptych")
 __all__ = [
     "ArrayType", "DType", "DTypeError", "DeviceError", "Error", "FileFormatError",
     "GradientError", "GraphError", "GraphSchedule", "InternalError", "Op", "OpError",
@@ -101,3 +101,11 @@ __all__ = [
     "tanh",
     "tensor", "threads", "u8", "u16", "u32", "u64", "value_and_grad", "vjp", "where",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "__version__":  # what reads it takes longer to import than NumPy's core
+        from importlib.metadata import version
+
+        return version("diptych")
+    raise AttributeError(f"module 'diptych' has no attribute {name!r}")

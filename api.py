@@ -19,8 +19,8 @@ from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import numbered, sizes_named
 from .algo.tensor_expr.sizes import evaluate
 from .arguments import arguments
+from .attached import attached
 from .autodiff.reverse import adjoint
-from .codegen.kernels import compile_op
 from .sched.graph.schedule import GraphSchedule
 from .sched.loop.schedule import Schedule
 
@@ -77,12 +77,13 @@ def _source(self: Any, kind: str = "llvm", *, target: str = "sm_80", **sizes: in
     """Generated code: kind is llvm, asm, ir (loop IR) or ptx (for `target`); at the last call's
     sizes, or at those given by name (types that are not annotated are taken as f32). Raises
     `ScheduleError` for other kinds and `ShapeError` where sizes are missing or unknown."""
+    from .codegen.kernels import compile_op
+    from .runner import Runner
+
     if kind not in SOURCES:
         raise ScheduleError(f"source({kind!r}): expected {', '.join(SOURCES)}")
-    operator, schedule = (
-        (self, calls.attached.get(self)) if isinstance(self, Op) else (self.op, self)
-    )
-    runner = calls.runner_of(schedule) if schedule else calls.Runner(operator, None)
+    operator, schedule = (self, attached.get(self)) if isinstance(self, Op) else (self.op, self)
+    runner = calls.runner_of(schedule) if schedule else Runner(operator, None)
     compiled = runner.last if not sizes else None
     if compiled is None and isinstance(self, Op) and not sizes:
         compiled = getattr(operator._memo.get("runner", (0, None))[1], "last", None)

@@ -1,23 +1,20 @@
-"""Calling programs: one plan and one executor a signature and schedule."""
+"""What users do with programs. Planning and running (`steps.py`) is imported when it is used."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .algo.errors import GraphError
-from .algo.graph.graph import Graph
 from .algo.graph.program import Program, has_values
-from .algo.graph.trace import Arguments
-from .algo.graph.tree import unflatten
 from .algo.tensor_expr.interpret import interpret as interpret_op
 from .algo.tensor_expr.op import Op
 from .arguments import arguments
-from .calls import attached
-from .codegen.executor import Executor
-from .lower.plan import Plan
-from .lower.program import plan as make_plan
 from .sched.graph.schedule import GraphSchedule
+
+if TYPE_CHECKING:
+    from .lower.plan import Plan
+    from .steps import Step
 
 
 def program(function: Any = None, *, name: str | None = None) -> Any:
@@ -41,38 +38,13 @@ def interpret(what: Op | Program, *args: Any, exact: bool = False) -> Any:
     return interpret_op(what, *arguments(what, args), exact=exact)
 
 
-class Step:
-    """A program under one graph schedule, planned and compiled once a signature."""
-
-    def __init__(self, schedule: GraphSchedule) -> None:
-        self.schedule = schedule
-        self._ready: dict[Any, Executor] = {}
-        self.last: Executor | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = self.schedule.program.arguments(*args, **kwargs)
-        executor = self.executor(given)
-        outputs = executor(*given.arrays)
-        structure = self.schedule.program.graph_for(given).structure
-        return unflatten(structure, outputs)
-
-    def executor(self, given: Arguments) -> Executor:
-        """The executor for arguments of these types."""
-        key = (given.key, attached.changes)
-        ready = self._ready.get(key)
-        if ready is None:
-            ready = self._ready[key] = Executor(self.plan(self.schedule.program.graph_for(given)))
-        self.last = ready
-        return ready
-
-    def plan(self, graph: Graph) -> Plan:
-        """The plan; operators with an attached schedule are kernels of their own under it."""
-        schedule = self.schedule.attached(graph, attached.get)
-        return make_plan(graph, schedule)
-
-
 def _step(schedule: GraphSchedule) -> Step:
-    return schedule._memo.setdefault("step", Step(schedule))  # type: ignore[no-any-return]
+    found: Step | None = schedule._memo.get("step")
+    if found is None:
+        from .steps import Step
+
+        found = schedule._memo.setdefault("step", Step(schedule))
+    return found
 
 
 def call_schedule(self: GraphSchedule, *args: Any, **kwargs: Any) -> Any:

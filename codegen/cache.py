@@ -22,6 +22,7 @@ from typing import Any
 
 from ..algo import debug
 from ..algo.errors import Error
+from ..algo.started import STARTED
 
 _MAGIC = b"DIPTYCH1"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -145,15 +146,15 @@ def parse_size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _digest() -> str:
+@cache
+def compiler() -> str:
+    """A digest of the compiler itself: what another version made is not used."""
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for folder in ("algo", "sched", "lower", "codegen"):
         for path in sorted((root / folder).rglob("*.py")):
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
+            if path.stat().st_mtime_ns > STARTED:  # what runs here may be what it was before
+                digest.update(os.urandom(16))
     return digest.hexdigest()
-
-
-COMPILER = _digest()
-"""Of the compiler itself, taken when it is imported: what another version made is not used."""

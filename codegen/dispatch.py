@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ..algo.tensor_expr.op import Op
-from .dispatch_code import ARRAY_SIZE, ARRAY_WORDS, ENTRY_WORDS, TABLE
+from .dispatch_words import ARRAY_SIZE, ARRAY_WORDS, ENTRY_WORDS, TABLE
 from .fastcall import Words, code
 from .layout import WRITEABLE, layout
 from .native import NativeKernel

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import jit
-from .dispatch_code import API, KERNEL_WORDS, dispatch_module
+from .dispatch_words import API, KERNEL_WORDS
 from .kept import kept_object
 from .layout import Layout, layout
 
@@ -43,7 +43,9 @@ class Code:
 
     def __init__(self, layout: Layout) -> None:
         def text() -> str:
-            return dispatch_module(jit.host_target().triple, layout)
+            from .dispatch_code import dispatch_module
+
+            return dispatch_module(jit.triple(), layout)
 
         self.loaded = jit.Loaded(kept_object("dispatch", text, astuple(layout)))
         objects: Mapping[str, Any] = {"empty": np.empty, "none": None, "true": True}

@@ -17,9 +17,9 @@ from ..sched.loop.machine import Machine
 from ..sched.loop.nest import loops
 from ..sched.loop.schedule import Schedule
 from . import cuda, nvptx, simt
+from .build import symbol
 from .outside import OutsideError, outside
 from .signature import Signature
-from .specialize import symbol
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from ..algo.errors import InternalError
-from ..lower.ir import Function
-from .emit import Emitted, emit
-from .target import Target
 
 LOCK = threading.RLock()
 os.register_at_fork(  # no child is born while another thread is inside LLVM
@@ -33,17 +29,10 @@ def host_features() -> dict[str, bool]:
         return dict(llvm.get_host_cpu_features())
 
 
-@cache
-def host_target() -> Target:
-    """The emitter's view of this machine."""
-    features = host_features()
-    x86 = llvm.get_process_triple().startswith(("x86_64", "i386", "i686"))
-    return Target(
-        llvm.get_process_triple(),
-        fma=features.get("fma", False) if x86 else True,
-        rounding=features.get("sse4.1", False) if x86 else True,
-        half=features.get("f16c", False) if x86 else True,
-    )
+def triple() -> str:
+    """This machine's name in LLVM's words."""
+    name: str = llvm.get_process_triple()
+    return name
 
 
 @cache
@@ -102,42 +91,8 @@ class Loaded:
         return int(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """What a module became, as text."""
-
-    emitted: Emitted
-
-    @property
-    def llvm(self) -> str:
-        """The optimised LLVM IR."""
-        with LOCK:
-            return str(optimize(str(self.emitted.module), target_machine()))
-
-    @property
-    def asm(self) -> str:
-        """The assembly."""
-        with LOCK:
-            machine = target_machine()
-            text: str = machine.emit_assembly(optimize(str(self.emitted.module), machine))
-            return text
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Native(Source):
-    """A compiled function, and its code in memory."""
-
-    loaded: Loaded
-
-
 def object_code(text: str, machine: Any = None, level: int = LEVEL) -> bytes:
     """The optimised object file of LLVM IR text, for this processor or another machine."""
     with LOCK:
         machine = machine or target_machine(level=level)
         return bytes(machine.emit_object(optimize(text, machine, level)))
-
-
-def compile(function: Function, *, noalias: bool = True, level: int = LEVEL) -> Native:
-    """Compiles loop IR for this machine; at `level` 0 fast, to code that is slow."""
-    emitted = emit(function, host_target(), noalias=noalias)
-    return Native(emitted, Loaded(object_code(str(emitted.module), level=level)))

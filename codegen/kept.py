@@ -12,7 +12,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from . import jit
-from .cache import COMPILER, default_cache
+from .cache import compiler, default_cache
 
 
 def object_key(*parts: Any) -> str:
@@ -21,7 +21,7 @@ def object_key(*parts: Any) -> str:
     The parts are what JSON can write. They are text and numbers, never hashes of Python or of isl,
     so a key is the same in every process.
     """
-    everything = [COMPILER, llvmlite.__version__, *_processor(), *parts]
+    everything = [compiler(), llvmlite.__version__, *_processor(), *parts]
     return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
 
 
@@ -32,7 +32,7 @@ def _processor() -> tuple[str, str]:
 
 def kept_object(name: str, text: Callable[[], str], *parts: Any) -> bytes:
     """The object of LLVM IR text that the compiler itself brings, from the disk if it is there."""
-    key = object_key(name, *parts)
+    key = f"{name}-{object_key(*parts)}"
     found = default_cache().get(key)
     if found is None:
         found = {}, jit.object_code(text())

@@ -1,21 +1,24 @@
-"""Machine code of one kernel in this process, and how Python runs it."""
+"""Machine code of one kernel in this process, and how Python runs it.
+
+What explains a kernel, its source and its complaints, is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..algo.tensor_expr.op import Op
-from ..lower.ir import Function
-from ..lower.ir_parse import parse_function
 from . import jit, pool
-from .emit import emit
 from .fastcall import invoker, kernel_words
-from .outside import outside
+
+if TYPE_CHECKING:
+    from ..lower.ir import Function
+    from .host_code import Source
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +36,8 @@ class Code:
     @cached_property
     def function(self) -> Function:
         """The loop IR."""
+        from ..lower.ir_parse import parse_function
+
         return parse_function(self.facts["function"])
 
 
@@ -91,6 +96,8 @@ class NativeKernel:
 
     def error(self, status: int, op: Op, arrays: Sequence[Array]) -> Exception:
         """What a positive status of a call of `op` on `arrays` means."""
+        from .outside import outside
+
         return outside(op, self.sites[status - 1], arrays)
 
     @property
@@ -99,6 +106,9 @@ class NativeKernel:
         return self.code.function
 
     @property
-    def source(self) -> jit.Source:
+    def source(self) -> Source:
         """The LLVM IR and the assembly, made again from the loop IR."""
-        return jit.Source(emit(self.function, jit.host_target()))
+        from .emit import emit
+        from .host_code import Source, host_target
+
+        return Source(emit(self.function, host_target()))

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -21,6 +21,7 @@ import numpy as np
 
 from ..algo.errors import Error
 from . import jit
+from .kept import kept_object
 from .pool_code import FIELDS, OFFSETS, PAGE, pool_llvm
 from .thread_count import available, default_threads
 
@@ -114,7 +115,8 @@ class _Code:
     """The compiled half."""
 
     def __init__(self) -> None:
-        self.loaded = jit.Loaded(jit.object_code(pool_llvm(llvm.get_process_triple())))
+        text = partial(pool_llvm, llvm.get_process_triple())
+        self.loaded = jit.Loaded(kept_object("pool", text))
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         signature = ctypes.CFUNCTYPE(None, pointer)
         self.setup = signature(self.loaded.address("setup"))

@@ -14,7 +14,6 @@ from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 from ..algo.tensor_expr.types import infer
-from ..sched.loop.default import default
 from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest
 from ..sched.loop.schedule import Schedule
@@ -84,6 +83,8 @@ class Signature:
     def nest(self, schedule: Schedule | None) -> Nest:
         """The loop nest under a schedule, or under the default one."""
         if schedule is None:
+            from ..sched.loop.default import default  # what is on disk needs none
+
             schedule = default(self.op, self.dtypes, self.bound, self.machine)
         return schedule.nest(self.dtypes, self.bound)
 

@@ -47,7 +47,7 @@ from ..lower.launch import Axis, Launch, launch_of, launches, number_of
 from . import epochs
 from .epochs import CLOCK, REPORT, Shadows
 from .gpu_limits import EMULATED, check
-from .jit import compile
+from .host_code import compile
 from .outside import OutsideError
 from .poison import poison
 

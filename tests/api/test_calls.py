@@ -12,6 +12,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.attached import attached
 
 TEXT = "C[i,j] = sum(A[i,k] * B[k,j])"
 
@@ -45,17 +46,17 @@ def test_attach_and_detach_reach_equal_operators() -> None:
     try:
         fast.attach()
         np.testing.assert_array_equal(same(a, b), a @ b)
-        assert dt.calls.attached.get(same) == fast
+        assert attached.get(same) == fast
     finally:
         fast.detach()
-    assert dt.calls.attached.get(same) is None
+    assert attached.get(same) is None
 
 
 def test_schedules_are_scoped() -> None:
     op = dt.op(TEXT)
     with dt.schedules(op.schedule().split("i", 4)):
-        assert dt.calls.attached.get(op) is not None
-    assert dt.calls.attached.get(op) is None
+        assert attached.get(op) is not None
+    assert attached.get(op) is None
 
 
 def test_a_schedule_that_does_not_fit_falls_back_with_one_warning() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from diptych.codegen import jit
+from diptych.codegen import host_code, jit
 from diptych.codegen.emit import emit
 from diptych.codegen.target import Target
 from diptych.lower.ir import Function
@@ -31,7 +31,7 @@ class Native:
     def __init__(self, text: str, target: Target | None = None, machine: Any = None) -> None:
         self.function: Function = parse_function(text)
         verify(self.function, final=True)
-        self.emitted = emit(self.function, target or jit.host_target())
+        self.emitted = emit(self.function, target or host_code.host_target())
         self.text = str(self.emitted.module)
         self.object = jit.object_code(self.text, machine)
         self.loaded = jit.Loaded(self.object)

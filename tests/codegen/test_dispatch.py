@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from diptych.codegen import dispatch, fastcall
 from diptych.codegen.dispatch import PLACES
-from diptych.codegen.dispatch_code import API
+from diptych.codegen.dispatch_words import API
 from diptych.codegen.layout import layout
+from diptych.runner import Runner
 
 Array = np.ndarray[Any, Any]
 ADD = "Y[i] = A[i] + B[i]"
@@ -34,13 +35,13 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def admitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of operators whose calls were not seen before."""
     found: list[str] = []
-    before = dt.calls.Runner._admit
+    before = Runner._admit
 
     def counted(self: Any, *rest: Any) -> Any:
         found.append(self.op.name)
         return before(self, *rest)
 
-    monkeypatch.setattr(dt.calls.Runner, "_admit", counted)
+    monkeypatch.setattr(Runner, "_admit", counted)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from diptych.codegen import jit
+from diptych.codegen import host_code
 from diptych.codegen.elementary import FUNCTIONS
 from diptych.codegen.target import Target
 
@@ -44,7 +44,7 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0]
 
 def target(fma: bool) -> Target:
     """This machine, or one like it without fused operations and rounding instructions."""
-    host = jit.host_target()
+    host = host_code.host_target()
     return host if fma else Target(host.triple, fma=False, rounding=False)
 
 

@@ -9,7 +9,7 @@ import pytest
 from diptych.algo.dtypes import BY_NAME
 from diptych.algo.errors import InternalError, UnsupportedError
 from diptych.algo.tensor_expr.operations import OPERATIONS
-from diptych.codegen import jit
+from diptych.codegen import host_code
 from diptych.codegen.emit import emit
 from diptych.codegen.emit_operations import TABLE
 from diptych.codegen.target import Target
@@ -361,7 +361,7 @@ function casts(x: param f64[8], y: param f16[8], z: param bf16[8]):
 def test_f16_needs_a_machine_that_has_it() -> None:
     text = "function half(x: param f16[4], y: param f32[4]):\n    y[0] = f32(x[0])\n"
     with pytest.raises(UnsupportedError) as caught:
-        emit(parse_function(text), Target(jit.host_target().triple, half=False))
+        emit(parse_function(text), Target(host_code.host_target().triple, half=False))
     assert str(caught.value) == (
         "this processor has no instructions for f16 (x86 calls them F16C); use f32 or bf16"
     )
@@ -377,7 +377,9 @@ def test_integer_division_floors_and_never_traps(
     native: Any, name: str, lanes: int, rounding: bool
 ) -> None:
     vector = f" vector({lanes})" if lanes > 1 else ""
-    target = Target(jit.host_target().triple, fma=jit.host_target().fma, rounding=rounding)
+    target = Target(
+        host_code.host_target().triple, fma=host_code.host_target().fma, rounding=rounding
+    )
     text = f"""
 function divide(x: param {name}[64], y: param {name}[64], q: param {name}[64], r: param {name}[64]):
     for io in 0 .. {64 // lanes}:
@@ -579,7 +581,7 @@ def test_wrong_types_are_our_bug(native: Any) -> None:
     ):
         text = f"function wrong(x: param f32[4], y: param f32[4]):\n    y[0] = {value}\n"
         with pytest.raises(InternalError) as caught:
-            emit(parse_function(text), jit.host_target())
+            emit(parse_function(text), host_code.host_target())
         assert str(caught.value) == message
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from diptych.codegen import jit
+from diptych.codegen import host_code
 from diptych.codegen.host import machine
 
 LANES = machine().lanes(4)
@@ -38,11 +38,11 @@ function tile(A: param f32[{ROWS}, {K}] align 4, B: param f32[{K}, {COLUMNS}] al
 """  # noqa: E501
 
 
-@pytest.mark.skipif("x86" not in jit.host_target().triple, reason="reads x86 assembly")
-@pytest.mark.skipif(not jit.host_target().fma, reason="needs fused multiply-add")
+@pytest.mark.skipif("x86" not in host_code.host_target().triple, reason="reads x86 assembly")
+@pytest.mark.skipif(not host_code.host_target().fma, reason="needs fused multiply-add")
 def test_the_inner_loop_spills_nothing(native: Any) -> None:
     kernel = native(tile())
-    asm = jit.Source(kernel.emitted).asm
+    asm = host_code.Source(kernel.emitted).asm
     blocks = re.split(r"^\.L\w+:.*$", asm, flags=re.MULTILINE)
     inner = max(blocks, key=lambda block: block.count("vfmadd"))
     body = inner.split("\n\tj")[0]  # up to the jump back

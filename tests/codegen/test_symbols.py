@@ -9,7 +9,7 @@ import pytest
 from diptych.algo.dtypes import BY_NAME
 from diptych.algo.errors import UnsupportedError
 from diptych.algo.tensor_expr.operations import OPERATIONS
-from diptych.codegen import jit
+from diptych.codegen import host_code, jit
 from diptych.codegen.pool_code import pool_llvm
 from diptych.codegen.symbols import ALLOWED, undefined_symbols
 from diptych.codegen.target import Target
@@ -31,7 +31,7 @@ def call(name: str, dtype: str) -> str:
 @pytest.mark.parametrize("dtype", ["bool", "i8", "i32", "u32", "i64", "u64", "f32", "f64", "bf16"])
 def test_every_operation_of_every_type_is_complete(native: Any, dtype: str, least: bool) -> None:
     """Scalar and vector, on this machine and on the least one of its kind."""
-    host = jit.host_target()
+    host = host_code.host_target()
     target, machine = host, None
     if least:
         target = Target(host.triple, fma=False, rounding=False)

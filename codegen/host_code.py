@@ -1,0 +1,60 @@
+"""Loop IR to machine code of this host, and its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from ..lower.ir import Function
+from .emit import Emitted, emit
+from .jit import LEVEL, LOCK, Loaded, host_features, object_code, optimize, target_machine
+from .target import Target
+
+
+@cache
+def host_target() -> Target:
+    """The emitter's view of this machine."""
+    features = host_features()
+    x86 = llvm.get_process_triple().startswith(("x86_64", "i386", "i686"))
+    return Target(
+        llvm.get_process_triple(),
+        fma=features.get("fma", False) if x86 else True,
+        rounding=features.get("sse4.1", False) if x86 else True,
+        half=features.get("f16c", False) if x86 else True,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """What a module became, as text."""
+
+    emitted: Emitted
+
+    @property
+    def llvm(self) -> str:
+        """The optimised LLVM IR."""
+        with LOCK:
+            return str(optimize(str(self.emitted.module), target_machine()))
+
+    @property
+    def asm(self) -> str:
+        """The assembly."""
+        with LOCK:
+            machine = target_machine()
+            text: str = machine.emit_assembly(optimize(str(self.emitted.module), machine))
+            return text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Native(Source):
+    """A compiled function, and its code in memory."""
+
+    loaded: Loaded
+
+
+def compile(function: Function, *, noalias: bool = True, level: int = LEVEL) -> Native:
+    """Compiles loop IR for this machine; at `level` 0 fast, to code that is slow."""
+    emitted = emit(function, host_target(), noalias=noalias)
+    return Native(emitted, Loaded(object_code(str(emitted.module), level=level)))
