@@ -8,7 +8,7 @@ import diptych as dt
 import mpmath
 import numpy as np
 import pytest
-from diptych.codegen import jit
+from diptych.codegen import host_code
 from diptych.codegen.target import Target
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -20,7 +20,7 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 3.0, -3.0, 1e-30, -1e3
 
 def power(native: Any, dtype: str, n: float, fma: bool) -> Any:
     """x ** n in lanes, on this machine or on one like it without fused operations."""
-    host = jit.host_target()
+    host = host_code.host_target()
     code = native(
         f"function k(x: param {dtype}[{COUNT}], y: param {dtype}[{COUNT}]):\n"
         f"    for i in 0 .. {COUNT // 8}:\n"
