@@ -9,7 +9,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
-from . import emit_stream
+from . import emit_stream, emit_transpose
 from .emit_address import (
     alignment,
     is_vector_offset,
@@ -46,6 +46,8 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
     apart = is_vector_offset(offset) or storage.buffer.bytewise
     if abs(offset.step) == 1 and not apart:
         raw = _load_run(f, storage, offset, ir.VectorType(element, n))
+    elif emit_transpose.is_column(storage, offset, n):
+        raw = emit_transpose.column(f, offset, lambda at: _row(f, storage, at, element))
     elif abs(offset.step) <= LONGEST_STEP and not apart and f.mask is None:
         raw = _load_steps(f, storage, offset, ir.VectorType(element, n))
     else:
@@ -106,6 +108,14 @@ def _put(f: Frame, storage: Storage, raw: ir.Value, first: ir.Value, align: int)
 
 
 # Runs of cells
+
+
+def _row(f: Frame, storage: Storage, at: int, element: ir.Type) -> ir.Value:
+    """A whole vector of an own buffer from a cell on, whichever lanes are active."""
+    offset = Value(i64, None, at, 1)
+    first = pointer_to(f, storage, offset)
+    raw = f.ib.load(first, typ=ir.VectorType(element, f.lanes), align=alignment(storage, offset))
+    return _tag(f, storage, raw)
 
 
 def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:

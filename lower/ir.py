@@ -29,9 +29,10 @@ class Stmt:
 class Buffer:
     """`scope` is param, heap, stack, register, shared or local; strides count elements.
 
-    A register buffer is one that passes have promised to index by constants only, plus, on an
-    axis of stride 1, the variable of a vector loop whose `lo` is constant; all its lanes lie inside
-    the buffer, those masked off included, so a masked access may touch them. `align` is the
+    A register buffer is one that passes have promised to index by constants only, plus, on one
+    axis, the variable of a vector loop whose `lo` is constant: an axis of stride 1, or in reads
+    any, which are columns then. All lanes lie inside the buffer, those masked off included, so a
+    masked access may touch them. `align` is the
     alignment in bytes that the address of element 0 has for certain. Strides that are no multiples
     of the element's size, as of a field of packed records, count bytes instead: `bytewise`.
     Stores to a `stream` buffer go past the caches.

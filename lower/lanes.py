@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import Interval, bounds
-from ..algo.tensor_expr.expr import Access, Cast, walk
+from ..algo.tensor_expr.expr import Access, Cast, indices_of, walk
 from ..sched.loop.machine import Machine
 from .ir import (
     Alloc,
@@ -34,21 +34,30 @@ class Scope:
     known: Mapping[str, Interval]
 
 
-def lanes(body: Stmt, buffers: Mapping[str, Buffer], machine: Machine) -> int:
-    """Elements of the widest type in `body` that one vector register holds; a power of two."""
+def lanes(loop: For, buffers: Mapping[str, Buffer], machine: Machine) -> int:
+    """Elements of the widest type in a vector loop that one vector register holds; a power of two.
+
+    What is the same in all lanes, such as the number of a row that is read from memory, is not in
+    vectors, and its type does not matter.
+    """
     types: set[DType] = set()
-    inner = {**buffers, **{buffer.name: buffer for buffer in allocated(body)}}
-    for stmt in statements(body):
+    inner = {**buffers, **{buffer.name: buffer for buffer in allocated(loop.body)}}
+    within = {loop.var, *_bound(loop.body)}
+    for stmt in statements(loop.body):
         if isinstance(stmt, (Store, Update)):
             types.add(inner[stmt.buffer].dtype)
         for expr in expressions(stmt):
             for item in walk(expr):
-                if isinstance(item, Access):
-                    types.add(inner[item.tensor].dtype)
-                elif isinstance(item, Cast):
-                    types.add(item.dtype)
+                if not isinstance(item, (Access, Cast)) or within.isdisjoint(indices_of(item)):
+                    continue
+                types.add(inner[item.tensor].dtype if isinstance(item, Access) else item.dtype)
     count = machine.lanes(max((t.itemsize for t in types), default=8))
     return int(1 << (count.bit_length() - 1))
+
+
+def _bound(body: Stmt) -> set[str]:
+    """The variables that statements within bind."""
+    return {item.var for item in statements(body) if isinstance(item, (For, Let))}
 
 
 def visit(function: Function, vector: Callable[[For, Scope], Stmt]) -> Function:

@@ -152,7 +152,7 @@ class _Checker:
                     if name not in names:
                         raise _fail(stmt, f"{name} is not bound")
                 case Access(name, index):
-                    self.check_cell(name, index, buffers, loops, stmt)
+                    self.check_cell(name, index, buffers, loops, stmt, read=True)
                 case Call(op, args):
                     if op not in OPERATIONS or len(args) != OPERATIONS[op].arity:
                         raise _fail(stmt, f"{op} is no operation of {len(args)} arguments")
@@ -168,6 +168,7 @@ class _Checker:
         buffers: Mapping[str, Buffer],
         loops: tuple[For, ...],
         stmt: Stmt,
+        read: bool = False,
     ) -> None:
         buffer = buffers.get(name)
         if buffer is None:
@@ -178,7 +179,7 @@ class _Checker:
             vectors = {loop.var for loop in loops if loop.kind == "vector"}
             for n, part in enumerate(index):
                 used = {item.name for item in walk(part) if isinstance(item, Index)}
-                if used - vectors or (used and buffer.strides[n] != 1):
+                if used - vectors or (used and buffer.strides[n] != 1 and not read):
                     text = print_expr(Access(name, index))
                     raise _fail(stmt, f"register buffer access {text} is not constant")
 

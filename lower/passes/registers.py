@@ -3,9 +3,10 @@
     alloc acc: stack f32[8, 21]:                      alloc acc: register f32[8, 24]:
         for j in 16 .. 21 vector(8): acc[3, j]  ==>       for j in 16 .. 21 vector(8): acc[3, j]
 
-The last axis is padded where a vector piece reaches beyond it, so that code generation may touch
-all lanes of a piece. A buffer that was meant for registers and is indexed otherwise goes to the
-stack, and so does a small heap buffer within a loop.
+An axis is padded where a vector piece reaches beyond it, so that code generation may touch all
+lanes of a piece. Reads in lanes along another axis than the last one are columns of a tile, whose
+rows are padded to whole vectors. A buffer that was meant for registers and is indexed otherwise
+goes to the stack, and so does a small heap buffer within a loop.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _stmt(stmt: Stmt, machine: Machine, looped: bool) -> Stmt:
             if stmt.scope == "shared" or (machine.grid and launched):
                 # It lies between threads, or between launches in global memory.
                 return Alloc(buffers, _stmt(body, machine, looped))
-            reaches = {buffer.name: 0 for buffer in buffers}
+            reaches = {buffer.name: _Reach(buffer) for buffer in buffers}
             _collect(body, reaches, {})
             decided = (_decide(b, reaches.get(b.name), machine, looped) for b in buffers)
             return allocate(decided, _stmt(body, machine, looped))
@@ -61,14 +62,13 @@ def _stmt(stmt: Stmt, machine: Machine, looped: bool) -> Stmt:
     return rebuild(stmt, lambda inner: _stmt(inner, machine, looped))
 
 
-def _decide(buffer: Buffer, reach: int | None, machine: Machine, looped: bool) -> Buffer:
+def _decide(buffer: Buffer, reach: _Reach | None, machine: Machine, looped: bool) -> Buffer:
     if prod(buffer.shape) == 0:
         return buffer
     size = prod(buffer.shape) * buffer.dtype.itemsize
     limit = FILES * machine.registers * machine.vector_bytes
     if reach is not None and (buffer.scope == "register" or size <= limit):
-        shape = (*buffer.shape[:-1], max(reach, buffer.shape[-1])) if buffer.shape else ()
-        return _with(buffer, shape, "register")
+        return _with(buffer, reach.shape, "register")
     if buffer.scope == "register" or (buffer.scope == "heap" and looped and size <= SMALL):
         return _with(buffer, buffer.shape, "stack")
     return buffer
@@ -78,36 +78,63 @@ def _with(buffer: Buffer, shape: tuple[int, ...], scope: str) -> Buffer:
     return with_(buffer, shape=shape, strides=contiguous(shape), scope=scope)
 
 
-def _collect(stmt: Stmt, reaches: dict[str, int], vectors: Mapping[str, tuple[int, int]]) -> None:
-    """Raises `reaches` to the elements of the last axis that a buffer's accesses reach, all lanes
-    included; takes out of it the buffers for which that varies.
+class _Reach:
+    """How far the accesses of a buffer reach along each axis, all lanes included."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.ends, self.columns = list(buffer.shape), 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents with padding."""
+        *outer, last = self.ends or (1,)
+        padded = -(-last // self.columns) * self.columns
+        return (*outer, padded) if self.ends else ()
+
+    def add(self, cell: Access, vectors: Mapping[str, tuple[int, int]], read: bool) -> bool:
+        """Takes an access into account, unless it is none of a register buffer: then False."""
+        turned = [n for n, index in enumerate(cell.indices) if not isinstance(index, Const)]
+        last = len(cell.indices) - 1
+        if len(turned) > 1 or (turned not in ([], [last]) and not read):
+            return False
+        for axis, index in enumerate(cell.indices):
+            end = _end(index, vectors)
+            if end is None:
+                return False
+            self.ends[axis] = max(self.ends[axis], end[0])
+            if axis != last:
+                self.columns = max(self.columns, end[1])
+        return True
+
+
+def _collect(
+    stmt: Stmt, reaches: dict[str, _Reach], vectors: Mapping[str, tuple[int, int]]
+) -> None:
+    """Tells `reaches` of the accesses in a statement; takes out of it the buffers that are indexed
+    by what varies.
 
     `vectors` gives the first value and the lanes of the vector loops around.
     """
     if isinstance(stmt, For) and stmt.kind == "vector" and isinstance(stmt.lo, Const):
         vectors = {**vectors, stmt.var: (int(stmt.lo.value), stmt.lanes)}
-    cells = [cell for expr in expressions(stmt) for cell in accesses(expr)]
+    cells = [(cell, True) for expr in expressions(stmt) for cell in accesses(expr)]
     if isinstance(stmt, (Store, Update)):
-        cells.append(Access(stmt.buffer, stmt.index))
-    for cell in cells:
-        if cell.tensor not in reaches:
-            continue
-        *outer, last = cell.indices or (Const(-1),)
-        end = _end(last, vectors) if all(isinstance(part, Const) for part in outer) else None
-        if end is None:
+        cells.append((Access(stmt.buffer, stmt.index), False))
+    for cell, read in cells:
+        if cell.tensor in reaches and not reaches[cell.tensor].add(cell, vectors, read):
             del reaches[cell.tensor]
-        else:
-            reaches[cell.tensor] = max(end, reaches[cell.tensor])
     for inner in inner_statements(stmt):
         _collect(inner, reaches, vectors)
 
 
-def _end(index: Expr, vectors: Mapping[str, tuple[int, int]]) -> int | None:
+def _end(index: Expr, vectors: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Where the cells that an index reaches end, and how many they are; None if that varies."""
     match index:
         case Const(value):
-            return int(value) + 1
+            return int(value) + 1, 1
         case Index(name) if name in vectors:
-            return sum(vectors[name])
+            return sum(vectors[name]), vectors[name][1]
         case Call("add" | "sub" as op, (Index(name), Const(value))) if name in vectors:
-            return sum(vectors[name]) + (int(value) if op == "add" else -int(value))
+            start, lanes = vectors[name]
+            return start + lanes + (int(value) if op == "add" else -int(value)), lanes
     return None

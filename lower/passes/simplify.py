@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval, bounds, normalize
+from ...algo.tensor_expr.build import const
 from ...algo.tensor_expr.expr import Call, Const, Expr, Index, indices_of, transform
 from ..ir import (
     AXES,
@@ -29,6 +30,7 @@ from ..ir import (
     substitute,
     with_,
 )
+from ..narrow import where_fails, where_holds
 from ..ranges import span_of, values_of
 
 Known = Mapping[str, Interval]
@@ -83,11 +85,20 @@ class _Simplifying:
         if isinstance(cond, Const):
             chosen = then if cond.value else orelse
             return NOTHING if chosen is None else self.stmt(chosen, known)
-        then = self.stmt(then, known)
-        orelse = None if orelse is None else self.stmt(orelse, known)
+        then = self.branch(then, known, where_holds(cond, known))
+        orelse = orelse and self.branch(orelse, known, where_fails(cond, known))
         if orelse is NOTHING:
             orelse = None
         return NOTHING if then is NOTHING and orelse is None else If(cond, then, orelse)
+
+    def branch(self, stmt: Stmt, before: Known, known: Known) -> Stmt:
+        """A statement where more is known: of a last, partial tile even which one it is."""
+        single: dict[Expr, Expr] = {
+            Index(name): const(low)
+            for name, (low, high) in known.items()
+            if low is not None and low == high and before[name] != (low, high)
+        }
+        return self.stmt(substitute(stmt, single) if single else stmt, known)
 
     def expr(self, expr: Expr, known: Known) -> Expr:
         if isinstance(expr, (Const, Index)):

@@ -39,7 +39,7 @@ def _vector(
 ) -> Stmt:
     count = normalize(span(loop), known)
     most = bounds(count, known)[1]
-    width = lanes(loop.body, buffers, machine)
+    width = lanes(loop, buffers, machine)
     if most is not None and most <= LONGEST * width:
         return _from(loop, loop.lo, count)
     if (least := bounds(count, known)[0]) is None or least < 0:

@@ -28,7 +28,7 @@ def _cut(loop: For, scope: Scope, machine: Machine) -> Stmt:
     least, most = bounds(loop.hi, scope.known)
     if most is None or bounds(loop.lo, {}) != (0, 0):
         raise InternalError(f"vector loop {loop.var} does not run from 0 to a bounded end")
-    native = lanes(loop.body, scope.buffers, machine)
+    native = lanes(loop, scope.buffers, machine)
     pieces = []
     start = 0
     while start < most:

@@ -46,6 +46,42 @@ def test_simplify():
     )
 
 
+def test_simplify_by_conditions_around():
+    """A condition on one variable bounds it where it holds, and where it does not."""
+    check(
+        "simplify",
+        """
+        for i in 0 .. 64:
+            if 16 * i + 15 >= 16:
+                x[max(16 * i, 1)] = 1.0:f32
+                if (i >= 1) & (i < 70):
+                    x[i] = 2.0:f32
+                if 3 - 2 * i > 0:
+                    x[i] = 3.0:f32
+            else:
+                x[max(2 - i, i) + i] = 4.0:f32
+            if (i < 10) & (i != 3):
+                x[min(i, 9)] = 5.0:f32
+            else:
+                x[min(i, 9)] = 6.0:f32
+        """,
+        """
+        for i in 0 .. 64:
+            if 16 * i + 15 >= 16:
+                x[16 * i] = 1.0:f32
+                x[i] = 2.0:f32
+                if 3 - 2 * i > 0:
+                    x[1] = 3.0:f32
+            else:
+                x[2] = 4.0:f32
+            if (i < 10) & (i != 3):
+                x[i] = 5.0:f32
+            else:
+                x[min(i, 9)] = 6.0:f32
+        """,
+    )
+
+
 def test_hoist():
     check(
         "hoist",
@@ -277,6 +313,57 @@ def test_registers():
                 for i in 4 .. 5 vector(4):
                     p[1, i] = x[i]
         """,
+    )
+
+
+def test_registers_are_read_in_columns():
+    """The rows of a tile that is read across are whole vectors; one written across is no such."""
+    check(
+        "registers",
+        """
+        for n in 0 .. 9:
+            alloc t: stack f32[3, 5]:
+                for i in 4 .. 5 vector(4):
+                    t[1, i] = x[i]
+                for j in 0 .. 3 vector(4):
+                    y[j] = t[j, 4]
+            alloc s: stack f32[4, 4]:
+                for j in 0 .. 4 vector(4):
+                    s[j, 1] = x[j]
+        """,
+        """
+        for n in 0 .. 9:
+            alloc t: register f32[4, 8]:
+                for i in 4 .. 5 vector(4):
+                    t[1, i] = x[i]
+                for j in 0 .. 3 vector(4):
+                    y[j] = t[j, 4]
+            alloc s: stack f32[4, 4]:
+                for j in 0 .. 4 vector(4):
+                    s[j, 1] = x[j]
+        """,
+    )
+
+
+def test_what_is_the_same_in_all_lanes_does_not_narrow_vectors():
+    check(
+        "vectorize",
+        """
+        for d in 0 .. 4 vector:
+            x[d] = y[at[3] + d]
+        for d in 0 .. 4 vector:
+            x[d] = y[at[d]]
+        """,
+        """
+        for d in 0 .. 4 vector(4):
+            x[d] = y[at[3] + d]
+        for d in 0 .. 2 vector(2):
+            x[d] = y[at[d]]
+        for d in 2 .. 4 vector(2):
+            x[d] = y[at[d]]
+        """,
+        "x: param f32[100], y: param f32[100], at: param i64[9]",
+        again=False,
     )
 
 

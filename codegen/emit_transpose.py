@@ -1,0 +1,51 @@
+"""Columns of a tile in registers: rows are loaded once, and shuffled into columns.
+
+n rows of n cells become n columns in log2(n) rounds. Round k swaps bit k of the row number with
+bit k of the lane (Eklundh, 1972): one shuffle of two vectors a row. What columns have in common
+is the same instruction, which LLVM keeps once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from .frame import Frame, Storage
+from .values import I32, Value
+
+Row = Callable[[int], ir.Value]
+
+
+def is_column(storage: Storage, offset: Value, lanes: int) -> bool:
+    """Do lanes read down the rows of a register buffer whose rows are whole vectors?"""
+    known = offset.llvm is None and storage.lanes == 1
+    rows = offset.step >= lanes and offset.step % lanes == 0
+    return storage.buffer.scope == "register" and known and rows
+
+
+def column(f: Frame, offset: Value, run: Row) -> ir.Value:
+    """The cells `offset.bias + offset.step * lane`; `run(at)` loads a vector from cell `at` on."""
+    n = f.lanes
+    place = offset.bias % n
+
+    def row(r: int) -> ir.Value:
+        return run(offset.bias - place + offset.step * r)
+
+    bit = n // 2
+    while bit:
+        row = _swapped(f, row, n, bit)
+        bit //= 2
+    return row(place)
+
+
+def _swapped(f: Frame, given: Row, n: int, bit: int) -> Row:
+    """The rows after the round of one bit."""
+
+    def row(r: int) -> ir.Value:
+        low, high = given(r & ~bit), given(r | bit)
+        lanes = [lane & ~bit | r & bit if not lane & bit else n + (lane & ~bit | r & bit)
+                 for lane in range(n)]  # fmt: skip
+        return f.ib.shuffle_vector(low, high, ir.VectorType(I32, n)([I32(i) for i in lanes]))
+
+    return row

@@ -1,0 +1,73 @@
+"""Tiles in registers that are read across: transposes and recurrences along rows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.codegen.host import machine
+
+TURN = dt.op("y[i,j] = x[j,i]")
+
+
+def turned(lanes: int) -> Any:
+    return (
+        TURN.schedule()
+        .tile(i=lanes, j=lanes)
+        .reorder("jo", "io", "ii", "ji")
+        .stage("x", at="io", scope="register")
+        .vectorize("x.pack.i")
+        .unroll("ii")
+        .vectorize("ji")
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "?"])
+@pytest.mark.parametrize("shape", [(32, 48), (33, 47), (7, 5), (1, 70)])
+def test_transpose_through_registers(dtype: str, shape: tuple[int, int]) -> None:
+    """Whole tiles, partial ones, and arrays smaller than a tile."""
+    x = np.random.default_rng(0).integers(0, 2 if dtype == "?" else 99, shape).astype(dtype)
+    out = np.full(shape[::-1], 1, dtype)
+    turned(8)(x, out=out)
+    np.testing.assert_array_equal(out, x.T)
+
+
+def test_a_tile_is_turned_by_shuffles() -> None:
+    """n loads, n log n shuffles and n stores of whole vectors, and no gather."""
+    x = np.zeros((64, 64), np.float32)
+    lanes = min(8, machine().lanes(4))
+    schedule = turned(lanes)
+    schedule(x)
+    source = schedule.source("llvm")
+    assert "gather" not in source
+    vector = rf"<{lanes} x float>"
+    assert len(re.findall(rf"= load {vector}", source)) == lanes
+    assert len(re.findall(rf"= shufflevector {vector}", source)) == lanes * (lanes.bit_length() - 1)
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (19, 37), (5, 100)])
+def test_recurrence_along_rows_in_lanes_across_them(shape: tuple[int, int]) -> None:
+    """x is turned when it is loaded into registers, c when it is stored from them."""
+    scan = dt.op(
+        "scan(x: [B, N]) -> c:\n c[b,0] = x[b,0]\n c[b,i] = c[b,i-1] / 2 + x[b,i] where i in 1:N"
+    )
+    schedule = (
+        scan.schedule()
+        .split("c.1.b", 8)
+        .split("c.1.i", 8)
+        .reorder("c.1.bo", "c.1.io", "c.1.ii", "c.1.bi")
+        .stage("x", at="c.1.io", scope="register")
+        .stage("c", at="c.1.io", scope="register", layout=("i", "b"))
+        .reorder("c.store.b", "c.store.i")
+        .vectorize("c.store.i")
+        .vectorize("x.pack.i")
+        .vectorize("c.1.bi")
+    )
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    np.testing.assert_allclose(schedule(x), dt.interpret(scan, x), rtol=1e-5, atol=1e-6)
+    lanes = min(8, machine().lanes(4))
+    if shape == (16, 64):  # full tiles have a version of their own, in registers
+        assert f"shufflevector <{lanes} x float>" in schedule.source("llvm")
