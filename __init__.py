@@ -83,7 +83,7 @@ from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.terms import indices, size
 from .algo.tensor_expr.trace import tensor
 from .api import bind as _bind
-from .calls import op, schedules, threads
+from .calls import cache_info, op, schedules, threads
 from .gradients import grad, jvp, value_and_grad, vjp
 from .programs import interpret, program
 from .sched.graph.schedule import GraphSchedule
@@ -94,7 +94,8 @@ __all__ = [
     "ArrayType", "DType", "DTypeError", "DeviceError", "Error", "FileFormatError",
     "GradientError", "GraphError", "GraphSchedule", "InternalError", "Op", "OpError",
     "ParseError", "Program", "Schedule", "ScheduleError", "ShapeError", "TensorType",
-    "UnsupportedError", "abs", "all", "any", "argmax", "argmin", "bf16", "bool_", "cast", "ceil",
+    "UnsupportedError", "abs", "all", "any", "argmax", "argmin", "bf16", "bool_",
+    "cache_info", "cast", "ceil",
     "cos", "dynamic", "erf", "exp", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32", "i64",
     "indices", "interpret", "jvp", "log", "max", "maximum", "min", "minimum", "op", "prod",
     "program", "reducer", "rsqrt", "schedules", "sigmoid", "sign", "sin", "size", "sqrt", "sum",

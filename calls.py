@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .algo.errors import ScheduleError
 from .algo.graph import build
@@ -38,6 +38,25 @@ def threads(n: int | None = None) -> int:
     if n is not None:
         attached.changes += 1
     return found
+
+
+class CacheInfo(NamedTuple):
+    """Objects that this process has compiled, has loaded from the disk, and has in memory."""
+
+    compiled: int
+    loaded: int
+    alive: int
+
+
+def cache_info() -> CacheInfo:
+    """What calls have cost so far, in objects: one for each operator, signature and schedule.
+
+    An operator keeps those of the 256 shapes used last, and forgets the others; so does a schedule
+    that is called.
+    """
+    from .codegen import specialize
+
+    return CacheInfo(**specialize.counts, alive=len(specialize.codes))
 
 
 def op(

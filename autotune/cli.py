@@ -224,6 +224,7 @@ def op_types(
 def diptych(argv: list[str] | None = None) -> int:
     """The `diptych` command: show, verify, doctor."""
     parser = _Parser(prog="diptych", description="Schedule files and the system.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="versions, as doctor says them")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("show", help="print a schedule file").add_argument("file")
     checking = commands.add_parser("verify", help="check that a schedule file applies")
@@ -240,6 +241,14 @@ def diptych(argv: list[str] | None = None) -> int:
         return 0
 
 
+class _Version(argparse.Action):
+    """Prints the versions and exits. They are looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print("\n".join(versions()))
+        parser.exit()
+
+
 def _command(args: argparse.Namespace) -> int:
     from .files import show, verify
 
@@ -253,10 +262,24 @@ def _command(args: argparse.Namespace) -> int:
 
 def doctor() -> str:
     """Versions of what Diptych stands on, the machine as schedules see it, and GPU tools."""
+    from ..codegen.host import host_name, machine
+    from ..codegen.ptxas import find_ptxas
+
+    host = machine()
+    return "\n".join([
+        *versions(),
+        f"host        {host_name()}, vectors of {host.vector_bytes} bytes, "
+        f"{host.registers} registers, caches {host.l1 >> 10} KiB, {host.l2 >> 10} KiB, "
+        f"{host.l3 >> 20} MiB, {host.threads} threads",
+        f"ptxas       {find_ptxas() or 'not found (the optional extra ptxas)'}",
+    ])  # fmt: skip
+
+
+def versions() -> list[str]:
+    """Versions of Python, of the packages that Diptych stands on, and of the GPU's driver."""
     import llvmlite.binding as llvm
 
-    from ..codegen.host import machine
-    from ..codegen.ptxas import find_ptxas
+    from ..codegen.cuda import driver_version
 
     lines = [f"python      {platform.python_version()} on {platform.machine()}"]
     for package in ("diptych", "numpy", "islpy", "llvmlite", "sympy", "lightgbm", "pycuda"):
@@ -268,11 +291,5 @@ def doctor() -> str:
             )
         lines.append(f"{package:<11} {version}")
     lines.append(f"LLVM        {'.'.join(map(str, llvm.llvm_version_info))}")
-    host = machine()
-    lines.append(
-        f"host        {llvm.get_host_cpu_name()}, vectors of {host.vector_bytes} bytes, "
-        f"{host.registers} registers, caches {host.l1 >> 10} KiB, {host.l2 >> 10} KiB, "
-        f"{host.l3 >> 20} MiB, {host.threads} threads"
-    )
-    lines.append(f"ptxas       {find_ptxas() or 'not found (the optional extra ptxas)'}")
-    return "\n".join(lines)
+    lines.append(f"driver      {driver_version() or 'no NVIDIA driver found'}")
+    return lines

@@ -15,18 +15,20 @@ import re
 import struct
 import sys
 import tempfile
+import time
 import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..algo import debug
 from ..algo.errors import Error
 from ..algo.started import STARTED
 
 _MAGIC = b"DIPTYCH1"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 DEFAULT_LIMIT = 512 << 20
+_UNFINISHED = ".new-"
+_PATIENCE = 3600 * 10**9  # nanoseconds after which nobody is writing a file any more
 
 
 class CacheSizeError(Error, ValueError):
@@ -34,28 +36,29 @@ class CacheSizeError(Error, ValueError):
 
 
 class ObjectCache:
-    """Entries under `folder`, at most about `limit` bytes; a limit of 0 keeps nothing."""
+    """Entries under `folder`, at most about `limit` bytes; a limit of 0 keeps nothing.
+
+    What is wrong with the folder or its files is said once, in a warning.
+    """
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
         self._warned = False
+        self._room = 0  # bytes that may be written before the folder is looked through again
 
     def get(self, key: str) -> tuple[dict[str, Any], bytes] | None:
         """What was put under `key`: its facts and its object code."""
         path = self._path(key)
         try:
             raw = path.read_bytes()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._warn(f"{path} cannot be read ({error.strerror}) and is ignored")
             return None
         entry = _decode(raw)
         if entry is None:
-            if not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"object cache: {path} is damaged and ignored; it is compiled again",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+            self._warn(f"{path} is damaged and ignored; it is compiled again")
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -70,7 +73,7 @@ class ObjectCache:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            handle, name = tempfile.mkstemp(dir=self.folder, prefix=_UNFINISHED)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(raw)
@@ -78,30 +81,44 @@ class ObjectCache:
             except BaseException:
                 os.unlink(name)
                 raise
+            self._room -= len(raw)
+            if self._room < 0:
+                self._evict()
         except OSError as error:
-            debug.say(1, f"object cache: {error}; nothing is kept")
-            return
-        self._evict()
+            self._warn(
+                f"{self.folder} cannot be written ({error.strerror}); what is compiled is not kept"
+            )
+
+    def _warn(self, message: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"object cache: {message}", RuntimeWarning, stacklevel=3)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.o"
 
     def _evict(self) -> None:
-        """Removes the entries that were used longest ago while there are too many bytes."""
-        found = []
+        """Removes the entries that were used longest ago while there are too many bytes, and what
+        writers that were killed have left."""
+        found, long_ago = [], time.time_ns() - _PATIENCE
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
+                    stat = entry.stat()
                     if entry.name.endswith(".o"):
-                        stat = entry.stat()
                         found.append((stat.st_mtime_ns, stat.st_size, entry.path))
+                    elif entry.name.startswith(_UNFINISHED) and stat.st_mtime_ns < long_ago:
+                        os.unlink(entry.path)
         total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
-            if total <= self.limit:
-                break
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            total -= size
+        if total > self.limit:
+            for _, size, path in sorted(found):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                total -= size
+                if total <= self.limit * 9 // 10:
+                    break
+        # Other processes fill the same folder, so nobody takes all the room that there is.
+        self._room = (self.limit - total) // 4
 
 
 def _encode(facts: dict[str, Any], code: bytes) -> bytes:

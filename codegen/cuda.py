@@ -44,6 +44,16 @@ def missing() -> list[str]:
     return lacks
 
 
+def driver_version() -> str | None:
+    """The newest CUDA that NVIDIA's driver knows, None without a driver. Nothing is initialised."""
+    number = ctypes.c_int()
+    try:
+        failed = ctypes.CDLL(DRIVER).cuDriverGetVersion(ctypes.byref(number))
+    except (OSError, AttributeError):
+        return None
+    return None if failed else f"CUDA {number.value // 1000}.{number.value % 1000 // 10}"
+
+
 def device(index: int = 0) -> Cuda:
     """The GPU `cuda:index`, initialised when first asked for.
 

@@ -17,7 +17,7 @@ from .kept import object_key
 from .native import Code, NativeKernel
 from .signature import Form, Signature
 
-_codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
+codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
 counts = {"compiled": 0, "loaded": 0}
 """Objects that this process has compiled, and those that it has loaded from the disk."""
 building = threading.RLock()  # isl and the compiler's own tables know one thread at a time
@@ -33,7 +33,7 @@ def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> N
     """
     key = _key(signature, schedule, form)
     with building:
-        code = _codes.get(key)
+        code = codes.get(key)
         if code is None:
             found = default_cache().get(key)
             if found is None:
@@ -43,7 +43,7 @@ def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> N
             else:
                 debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
                 counts["loaded"] += 1
-            code = _codes[key] = Code(found[0], jit.Loaded(found[1]))
+            code = codes[key] = Code(found[0], jit.Loaded(found[1]))
     sizes = tuple(np.array(n, np.int64) for n in signature.dynamic.values())
     return NativeKernel(signature.op.name, code, len(signature.types), signature.tiny, sizes)
 

@@ -39,7 +39,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return before(signature, *rest)
 
     monkeypatch.setattr(specialize, "_compile", counted)
-    monkeypatch.setattr(specialize, "_codes", WeakValueDictionary())  # as in a new process
+    monkeypatch.setattr(specialize, "codes", WeakValueDictionary())  # as in a new process
     yield found
 
 

@@ -224,11 +224,18 @@ def _children(pid: int) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_doctor_names_versions_and_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_r85_doctor_names_versions_and_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert diptych(["doctor"]) == 0
     text = capsys.readouterr().out
-    for word in ("python", "diptych", "islpy", "llvmlite", "LLVM", "host", "ptxas"):
+    versions = ("python", "diptych", "islpy", "llvmlite", "pycuda", "LLVM", "driver")
+    for word in (*versions, "host", "ptxas"):
         assert f"\n{word}" in "\n" + text
+    with pytest.raises(SystemExit) as caught:
+        diptych(["--version"])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said if line.split()[0] in versions] == list(versions)
+    assert text.startswith("\n".join(said))
 
 
 def test_show_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import warnings
@@ -64,11 +65,59 @@ def test_a_limit_of_zero_keeps_nothing(tmp_path: Path) -> None:
     assert cache.get("a") is None and not cache.folder.exists()
 
 
-def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_no_error_and_one_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = ObjectCache(tmp_path / "file" / "cache", 1 << 20)
-    cache.put("a", FACTS, b"code")
-    assert cache.get("a") is None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for key in ("a", "b"):
+            cache.put(key, FACTS, b"code")
+            assert cache.get(key) is None
+    assert [str(w.message) for w in caught] == [
+        f"object cache: {cache.folder} cannot be written (Not a directory); what is compiled is "
+        "not kept"
+    ]
+
+
+@pytest.mark.parametrize("failing", ["write", "replace"])
+def test_a_disk_that_is_full_keeps_nothing_and_leaves_nothing(
+    tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ObjectCache(tmp_path, 1 << 20)
+    cache.put("kept", FACTS, b"code")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if failing == "replace":
+        monkeypatch.setattr(os, "replace", full)
+    else:
+        monkeypatch.setattr(os, "fdopen", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device") as caught:
+        cache.put("a", FACTS, b"code")
+        cache.put("b", FACTS, b"code")
+    assert len(caught) == 1
+    assert cache.get("kept") == (FACTS, b"code")
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.o"]
+
+
+def test_an_entry_that_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, 1 << 20)
+    (entry(tmp_path, "a") / "inside").mkdir(parents=True)
+    with pytest.warns(RuntimeWarning, match="cannot be read") as caught:
+        assert cache.get("a") is None
+        cache.put("a", FACTS, b"code")
+        assert cache.get("a") is None
+    assert len(caught) == 1
+
+
+def test_what_killed_writers_left_goes_after_a_while(tmp_path: Path) -> None:
+    old, young = tmp_path / ".new-old", tmp_path / ".new-young"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    ObjectCache(tmp_path, 1 << 20).put("a", FACTS, b"code")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".new-young", "a.o"]
 
 
 def test_writers_at_once_publish_whole_entries(tmp_path: Path) -> None:
