@@ -51,12 +51,15 @@ def signed(expr: Expr) -> Expr:
     """Products and quotients with the sign at their first factor: `-a * b` for `-(a * b)`."""
 
     def negated(item: Expr) -> Expr:
-        match item:
-            case Call("mul" | "div" as op, (first, second)):
-                return Call(op, (negated(first), second))
-            case Const(value, None) if type(value) in (int, float):
-                return Const(-value)
-        return Call("neg", (item,))
+        rest: list[Call] = []
+        while isinstance(item, Call) and item.op in ("mul", "div"):
+            rest.append(item)
+            item = item.args[0]
+        known = isinstance(item, Const) and item.dtype is None and type(item.value) in (int, float)
+        item = Const(-item.value) if known else Call("neg", (item,))
+        for product in reversed(rest):
+            item = Call(product.op, (item, product.args[1]))
+        return item
 
     def rule(item: Expr) -> Expr:
         match item:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from ..algo.dtypes import BY_NAME, DType
 from ..algo.errors import ParseError
+from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index
 from ..algo.tensor_expr.operations import BY_SYMBOL, OPERATIONS
 from .ir import (
@@ -32,8 +33,6 @@ _TOKEN = re.compile(
     r"|(\$\d+)|(\.\.|//|\*\*|<=|>=|==|!=|[-+*/%<>&|~()\[\],:=]))"
 )
 T = TypeVar("T")
-Steps = Generator[Any, Any, Any]
-"""A part of a parser, which yields the parts that it needs, for their results."""
 
 _WORDS = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 
@@ -268,17 +267,8 @@ class _Line:
         return True
 
     def expr(self) -> Expr:
-        """An expression, read with a stack of its own: sums may nest thousands deep."""
-        begun = [self._expr(0)]
-        answer: Any = None
-        while begun:
-            try:
-                begun.append(begun[-1].send(answer))
-                answer = None
-            except StopIteration as end:
-                begun.pop()
-                answer = end.value
-        read: Expr = answer
+        """An expression; sums may nest thousands deep."""
+        read: Expr = finish(self._expr(0))
         return read
 
     def _expr(self, least: int) -> Steps:

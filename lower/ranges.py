@@ -50,9 +50,15 @@ def most_iterations(loop: For, known: Mapping[str, Interval]) -> int | None:
 
 def parts_of(op: str, expr: Expr) -> list[Expr]:
     """The arguments of nested minima (`op` min) or maxima."""
-    if isinstance(expr, Call) and expr.op == op:
-        return [part for arg in expr.args for part in parts_of(op, arg)]
-    return [expr]
+    found: list[Expr] = []
+    stack = [expr]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Call) and item.op == op:
+            stack.extend(reversed(item.args))
+        else:
+            found.append(item)
+    return found
 
 
 def least(expr: Expr, loops: Sequence[For], known: Mapping[str, Interval]) -> int | None:

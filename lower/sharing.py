@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from ..algo import isl
 from ..algo.tensor_expr.affine import is_affine, to_isl
+from ..algo.tensor_expr.build import conjuncts
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
@@ -24,6 +26,7 @@ from ..algo.tensor_expr.expr import (
     substitute,
 )
 from .ir import Alloc, Block, For, If, Let, Stmt, Store, Update, with_
+from .ranges import parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +193,12 @@ def _parts(test: Expr) -> list[Expr]:
 
     isl cuts a set in pieces at every minimum; `a < min(b, c)` as two conditions is cheaper by far.
     """
-    match test:
-        case Call("and", (a, b)):
-            return [*_parts(a), *_parts(b)]
-        case Call("lt" | "le" as op, (a, Call("min", bounds))):
-            return [part for bound in bounds for part in _parts(Call(op, (a, bound)))]
-        case Call("lt" | "le" as op, (Call("max", bounds), b)):
-            return [part for bound in bounds for part in _parts(Call(op, (bound, b)))]
-    return [test]
+    found: list[Expr] = []
+    for part in conjuncts(test):
+        match part:
+            case Call("lt" | "le" as op, (a, b)):
+                pairs = product(parts_of("max", a), parts_of("min", b))
+                found += [Call(op, pair) for pair in pairs]
+            case _:
+                found.append(part)
+    return found

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from ..dtypes import bool_
-from .canonical import Interval, Linear, Reader, expression, folded, plus
+from .attribute import attribute
+from .canonical import Interval, Linear, Reader, constant, expression, folded, plain, plus
 from .expr import Access, Call, Const, Expr, Index, Range, Size, children, rebuild, walk
 from .isl_text import from_isl, to_isl
 
@@ -54,8 +55,8 @@ def bounds(expr: Expr, ranges: Mapping[str, Interval]) -> Interval:
     return _reader(ranges).bounds(expr)
 
 
-@lru_cache(maxsize=1 << 16)
-def is_affine(expr: Expr) -> bool:
+@attribute
+def is_affine(expr: Expr, parts: tuple[bool, ...]) -> bool:
     """Is it quasi-affine in indices and sizes (comparisons and their and/or/not included)?"""
     match expr:
         case Index() | Size():
@@ -63,41 +64,29 @@ def is_affine(expr: Expr) -> bool:
         case Const(value, _):
             return isinstance(value, int)
         case Call("mul", (a, b)):
-            return is_affine(a) and is_affine(b) and (_is_constant(a) or _is_constant(b))
-        case Call("floordiv" | "mod", (a, b)):
-            return is_affine(a) and _is_constant(b)
-        case Call(op, args) if op in _SUMS or op in _COMPARE or op in _LOGIC:
-            return all(map(is_affine, args))
+            return all(parts) and (constant(a) is not None or constant(b) is not None)
+        case Call("floordiv" | "mod", (_, b)):
+            return parts[0] and constant(b) is not None
+        case Call(op, _) if op in _SUMS or op in _COMPARE or op in _LOGIC:
+            return all(parts)
     return False
 
 
-@lru_cache(maxsize=1 << 16)
-def is_integer(expr: Expr) -> bool:
+@attribute
+def is_integer(expr: Expr, parts: tuple[bool, ...]) -> bool:
     """Is it built from indices, sizes and weak integers alone by integer arithmetic?"""
     match expr:
         case Index() | Size():
             return True
         case Const(value, None):
             return type(value) is int
-        case Call("add" | "sub" | "neg" | "mul" | "floordiv" | "mod" | "min" | "max", args):
-            return all(map(is_integer, args))
+        case Call("add" | "sub" | "neg" | "mul" | "floordiv" | "mod" | "min" | "max", _):
+            return all(parts)
     return False
 
 
-def _is_constant(expr: Expr) -> bool:
-    return not _reader(None).linear(expr).terms
-
-
-_plain = Reader({})
-
-
 def _reader(ranges: Mapping[str, Interval] | None) -> Reader:
-    global _plain
-    if ranges:
-        return _ranged(frozenset(ranges.items()))
-    if len(_plain.forms) + len(_plain.normals) > 1 << 16:
-        _plain = Reader({})  # a new one: other threads may still be using the old
-    return _plain
+    return _ranged(frozenset(ranges.items())) if ranges else plain()
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from .build import maximum, minimum, mod
 from .expr import Call, Const, Expr, Index, Range, Reduce, Size, children, rebuild, walk
@@ -152,11 +151,16 @@ class Reader:
         return Linear({out: 1}, 0)
 
     def _parts(self, op: str, form: Linear) -> list[Linear]:
-        if len(form.terms) == 1 and form.const == 0:
-            ((atom, c),) = form.terms.items()
-            if c == 1 and isinstance(atom, Call) and atom.op == op:
-                return [p for arg in atom.args for p in self._parts(op, self.linear(arg))]
-        return [form]
+        found: list[Linear] = []
+        stack = [form]
+        while stack:
+            item = stack.pop()
+            (atom, c), *more = item.terms.items() or ((None, 0),)
+            if isinstance(atom, Call) and (atom.op, c, item.const) == (op, 1, 0) and not more:
+                stack += [self.linear(arg) for arg in reversed(atom.args)]
+            else:
+                found.append(item)
+        return found
 
     def _decides(self, op: str, a: Linear, b: Linear) -> bool:
         """Is a <= b for certain (for min; a >= b for max)?"""
@@ -167,6 +171,11 @@ class Reader:
         """Inclusive bounds of an expression."""
         found = self._bounds.get(expr)
         if found is None:
+            for item in walk(expr):  # what lies deeper first
+                if isinstance(item, Call) and item.op in ("floordiv", "min", "max"):
+                    for arg in item.args:
+                        if arg not in self._bounds:
+                            self._bounds[arg] = self.interval(self.linear(arg))
             found = self._bounds[expr] = self.interval(self.linear(expr))
         return found
 
@@ -249,7 +258,7 @@ def _remainder(form: Linear, quotient: Expr, by: int, c: int) -> Linear | None:
 
 
 def _dividends(arg: Expr, by: int, others: Mapping[Expr, int]) -> list[tuple[Linear, int]]:
-    out = [(_unfolded(arg), by)]
+    out = [(plain().linear(arg), by)]
     for atom in others:
         smaller = _divisor(atom)
         if smaller and by > smaller and by % smaller == 0 and children(atom)[0] is arg:
@@ -264,18 +273,64 @@ def _divisor(atom: Expr) -> int | None:
     return None
 
 
-@lru_cache(maxsize=1 << 14)
-def _unfolded(expr: Expr) -> Linear:
-    return Reader({}).linear(expr)
+_plain = Reader({})
 
 
-def _order(expr: Expr) -> tuple[int, str]:
+def plain() -> Reader:
+    """The reader of what holds for all values of indices."""
+    global _plain
+    if len(_plain.forms) + len(_plain.normals) > 1 << 16:
+        _plain = Reader({})  # a new one: other threads may still be using the old
+    return _plain
+
+
+def constant(expr: Expr) -> int | None:
+    """The value of an expression that is the same everywhere."""
+    form = plain().linear(expr)
+    return None if form.terms else form.const
+
+
+def _order(expr: Expr) -> tuple[int, str | _Structure]:
     match expr:
         case Index(name):
             return 0, name
         case Size(name):
             return 1, name
-    return 2, repr(expr)
+    return 2, _Structure(expr)
+
+
+class _Structure:
+    """A place for every expression in one order: that of labels, outer parts first."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Structure) and self.expr is other.expr
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __lt__(self, other: _Structure) -> bool:
+        a, b = self.expr, other.expr
+        while True:  # two nodes that differ in parts only differ in the first that do
+            x, y = _label(a), _label(b)
+            if x != y:
+                return x < y
+            parts = zip(children(a), children(b), strict=True)
+            differ = next((pair for pair in parts if pair[0] is not pair[1]), None)
+            if differ is None:
+                return False
+            a, b = differ
+
+
+def _label(expr: Expr) -> tuple[str, ...]:
+    """What a node says besides its parts, and how many these are."""
+    fields = (getattr(expr, name) for name in type(expr).__match_args__)
+    own = (str(field) for field in fields if not isinstance(field, (Expr, tuple)))
+    return (type(expr).__name__, *own, str(len(children(expr))))
 
 
 def expression(form: Linear) -> Expr:

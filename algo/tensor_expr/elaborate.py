@@ -14,7 +14,7 @@ body in the accumulator's type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,8 +34,10 @@ from .expr import (
     Reduce,
     Size,
     children,
+    rebuild,
     substitute,
     transform,
+    walk,
 )
 from .folds import Part
 from .operations import OPERATIONS
@@ -140,14 +142,8 @@ class Value:
 
 def typed_value(expr: Expr, env: Env) -> Value:
     done: dict[Expr, Value] = {}
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        item, ready = stack.pop()
-        if ready:
-            done[item] = _value(item, [done[part] for part in _parts(item)], env)
-        elif item not in done:
-            stack.append((item, True))
-            stack.extend((part, False) for part in _parts(item))
+    for item in walk(expr, parts=_parts):
+        done[item] = _value(item, [done[part] for part in _parts(item)], env)
     return done[expr]
 
 
@@ -211,19 +207,34 @@ def widened(body: Value, acc: DType) -> Expr:
         return _to(body, acc)
     narrow = body.type
 
-    def widen(expr: Expr) -> Expr:
+    def computed(expr: Expr) -> tuple[Expr, ...]:
         match expr:
-            case Call("add" | "sub" | "mul" | "neg" as op, args):
-                return Call(op, tuple(map(widen, args)))
-            case Call("where", (cond, yes, no)):
-                return Call("where", (cond, widen(yes), widen(no)))
+            case Call("add" | "sub" | "mul" | "neg", args) | Call("where", (_, *args)):
+                return tuple(args)
+        return ()
+
+    def wide(expr: Expr) -> Expr:
+        match expr:
             case Const(value, _):
                 return _literal(value, acc)
             case Cast(dtype, arg) if dtype is narrow and isinstance(arg, (Index, Size)):
                 return Cast(acc, arg)
         return Cast(acc, expr)
 
-    return widen(body.expr)
+    return _rewritten(body.expr, computed, wide)
+
+
+def _rewritten(
+    expr: Expr, parts: Callable[[Expr], tuple[Expr, ...]], rule: Callable[[Expr], Expr]
+) -> Expr:
+    """An expression with `rule` applied to what has no `parts`; the other children stay."""
+    done: dict[Expr, Expr] = {}
+    for item in walk(expr, parts=parts):
+        inner = parts(item)
+        stay = len(children(item)) - len(inner)
+        new = (*children(item)[:stay], *(done[part] for part in inner))
+        done[item] = rebuild(item, new) if inner else rule(item)
+    return done[expr]
 
 
 def _operation(op: str, parts: list[Value]) -> Value:
@@ -326,22 +337,21 @@ def _to(value: Value, dtype: DType) -> Expr:
 
 
 def _weak(expr: Expr, kind: type, dtype: DType) -> Expr:
-    match expr:
-        case Const(value, None):
-            return _literal(value, dtype)
-        case Call("where", (cond, a, b)):
-            return Call("where", (cond, _weak_part(a, kind, dtype), _weak_part(b, kind, dtype)))
-        case Call("neg", (Const(value, _),)) if not isinstance(value, bool):
-            return _literal(-value, dtype)
+    """Literals take the type, those in branches that were given their native one too."""
     native = NATIVE.get(kind, i64)
-    return expr if native is dtype else Cast(dtype, expr)
 
+    def branches(item: Expr) -> tuple[Expr, ...]:
+        return item.args[1:] if isinstance(item, Call) and item.op == "where" else ()
 
-def _weak_part(expr: Expr, kind: type, dtype: DType) -> Expr:
-    """A branch that was given its native type: literals take the new type, all else is cast."""
-    if isinstance(expr, Const):
-        return _literal(expr.value, dtype)
-    return _weak(expr, kind, dtype)
+    def rule(item: Expr) -> Expr:
+        match item:
+            case Const(value, _):
+                return _literal(value, dtype)
+            case Call("neg", (Const(value, _),)) if not isinstance(value, bool):
+                return _literal(-value, dtype)
+        return item if native is dtype else Cast(dtype, item)
+
+    return _rewritten(expr, branches, rule)
 
 
 def _literal(value: bool | int | float, dtype: DType) -> Const:

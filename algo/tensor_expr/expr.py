@@ -153,10 +153,14 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     raise TypeError(f"not an expression with children: {expr!r}")
 
 
-def walk(expr: Expr, known: Container[Expr] = ()) -> Iterator[Expr]:
+def walk(
+    expr: Expr,
+    known: Container[Expr] = (),
+    parts: Callable[[Expr], tuple[Expr, ...]] = children,
+) -> Iterator[Expr]:
     """Every distinct node once, children before parents; a stack, so depth does not matter.
 
-    What is `known` is left out, with what is only in it.
+    What is `known` is left out, with what is only in it. `parts` chooses among the children.
     """
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
@@ -166,12 +170,12 @@ def walk(expr: Expr, known: Container[Expr] = ()) -> Iterator[Expr]:
             yield item
         elif item not in seen and item not in known:
             seen.add(item)
-            parts = children(item)
-            if not parts:
+            inner = parts(item)
+            if not inner:
                 yield item
                 continue
             stack.append((item, True))
-            stack.extend([(child, False) for child in reversed(parts)])
+            stack.extend([(child, False) for child in reversed(inner)])
 
 
 def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:

@@ -8,8 +8,9 @@ from typing import Any
 
 from .. import isl
 from ..errors import InternalError, OpError
+from ..steps import Steps, finish
 from .build import add, compare, floordiv, maximum, minimum, mod, mul, sub
-from .canonical import Reader
+from .canonical import constant
 from .expr import Access, Call, Const, Expr, Index, Size, sizes_of
 
 _INFIX = {
@@ -18,49 +19,58 @@ _INFIX = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def to_isl(expr: Expr) -> str:
     """A quasi-affine expression or condition as isl text, safe inside any other.
 
-    Raises `OpError` in the user's words where it is not quasi-affine.
+    Raises `OpError` in the user's words where it is not quasi-affine. Written with a stack, so
+    that depth does not matter.
     """
+    done: list[str] = []
+    stack: list[str | Expr] = [expr]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Expr):
+            stack.extend(reversed(_pieces(item)))
+        else:
+            done.append(item)
+    return "".join(done)
+
+
+def _pieces(expr: Expr) -> tuple[str | Expr, ...]:
+    """The text of an expression around those of its parts."""
     match expr:
         case Index(name) | Size(name):
-            return isl.ident(name)
+            return (isl.ident(name),)
         case Const(bool() as value, _):
-            return "(0 = 0)" if value else "(0 = 1)"
+            return ("(0 = 0)" if value else "(0 = 1)",)
         case Const(int() as value, _):
-            return str(value) if value >= 0 else f"({value})"
+            return (str(value) if value >= 0 else f"({value})",)
         case Call("mul", (a, b)):
-            x, y = _constant(a), _constant(b)
+            x, y = constant(a), constant(b)
             if x is not None or y is not None:
-                return f"({y}*{to_isl(a)})" if x is None else f"({x}*{to_isl(b)})"
+                return (f"({y}*", a, ")") if x is None else (f"({x}*", b, ")")
         case Call("neg", (a,)):
-            return f"(-{to_isl(a)})"
+            return "(-", a, ")"
         case Call("not", (a,)):
-            return f"(not {to_isl(a)})"
+            return "(not ", a, ")"
         case Call("floordiv" | "mod" as op, (a, b)):
-            by = _constant(b)
+            by = constant(b)
             if by is not None:
-                return _division(op, to_isl(a), by)
+                return _division(op, a, by)
         case Call("min" | "max" as op, (a, b)):
-            return f"{op}({to_isl(a)}, {to_isl(b)})"
+            return f"{op}(", a, ", ", b, ")"
         case Call(op, (a, b)) if op in _INFIX:
-            return f"({to_isl(a)} {_INFIX[op]} {to_isl(b)})"
+            return "(", a, f" {_INFIX[op]} ", b, ")"
     raise not_affine(expr)
 
 
-def _constant(expr: Expr) -> int | None:
-    form = Reader({}).linear(expr)
-    return None if form.terms else form.const
-
-
-def _division(op: str, text: str, by: int) -> str:
+def _division(op: str, dividend: Expr, by: int) -> tuple[str | Expr, ...]:
     if by == 0:
-        return "0"
+        return ("0",)
     if op == "floordiv":
-        return f"floor({text}/{by})" if by > 0 else f"floor((-{text})/{-by})"
-    return f"({text} mod {by})" if by > 0 else f"(-((-{text}) mod {-by}))"
+        return ("floor(", dividend, f"/{by})") if by > 0 else ("floor((-", dividend, f")/{-by})")
+    return ("(", dividend, f" mod {by})") if by > 0 else ("(-((-", dividend, f") mod {-by}))")
 
 
 def not_affine(expr: Expr) -> OpError:
@@ -100,13 +110,20 @@ _BINARY: dict[Any, Callable[[Expr, Expr], Expr]] = {
 
 def from_isl(ast: isl.raw.AstExpr, leaf: Callable[[str], Expr]) -> Expr:
     """An expression of isl's AST as ours; `leaf` says what each name stands for."""
+    found: Expr = finish(_read(ast, leaf))
+    return found
+
+
+def _read(ast: isl.raw.AstExpr, leaf: Callable[[str], Expr]) -> Steps:
     kind = ast.get_type()
     if kind == _KIND.int:
         return Const(int(ast.get_val().to_python()))
     if kind == _KIND.id:
         return leaf(isl.name(ast.get_id().get_name()))
     op = ast.get_op_type()
-    args = [from_isl(ast.get_op_arg(n), leaf) for n in range(ast.get_op_n_arg())]
+    args = []
+    for n in range(ast.get_op_n_arg()):
+        args.append((yield _read(ast.get_op_arg(n), leaf)))
     if op == _OP.minus:
         return sub(Const(0), args[0])
     if op in (_OP.min, _OP.max):

@@ -15,7 +15,7 @@ from typing import Any
 from .. import isl
 from ..isl import raw
 from .build import conjuncts, negation
-from .canonical import Reader
+from .canonical import constant
 from .expr import Call, Const, Expr, Index, Size, walk
 from .isl_text import not_affine
 
@@ -168,12 +168,12 @@ class _Frame:
             case Call("neg", (a,)):
                 return self._values[a].neg()
             case Call("mul", (a, b)):
-                x, y = _constant(a), _constant(b)
+                x, y = constant(a), constant(b)
                 if x is not None:
                     return self._values[b].scale_val(raw.Val(x))
                 if y is not None:
                     return self._values[a].scale_val(raw.Val(y))
-            case Call("floordiv" | "mod" as op, (a, b)) if (by := _constant(b)) is not None:
+            case Call("floordiv" | "mod" as op, (a, b)) if (by := constant(b)) is not None:
                 return self._division(op, self._values[a], by)
             case Call(op, (a, b)) if op in _ON_FUNCTIONS:
                 return _apply(op, self._values[a], self._values[b])
@@ -206,8 +206,3 @@ def _piecewise(value: _Function) -> raw.PwAff:
 
 def _add(items: Any, item: Any) -> Any:
     return items.add(item)
-
-
-def _constant(expr: Expr) -> int | None:
-    form = Reader({}).linear(expr)
-    return None if form.terms else form.const

@@ -62,14 +62,18 @@ def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
 
 def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
     """The value of a formula over sizes; not clamped."""
-    match expr:
-        case Const(value, _):
-            return int(value)
-        case Size(name):
-            return sizes[name]
-        case Call(op, args) if op in _MEANING:
-            return _MEANING[op](*(evaluate(arg, sizes) for arg in args))
-    raise TypeError(f"no formula over sizes: {expr!r}")
+    found: dict[Expr, int] = {}
+    for item in walk(expr):
+        match item:
+            case Const(value, _):
+                found[item] = int(value)
+            case Size(name):
+                found[item] = sizes[name]
+            case Call(op, args) if op in _MEANING:
+                found[item] = _MEANING[op](*(found[arg] for arg in args))
+            case _:
+                raise TypeError(f"no formula over sizes: {expr!r}")
+    return found[expr]
 
 
 def shape_of(checked: Checked, tensor: str, sizes: Mapping[str, int]) -> tuple[int, ...]:

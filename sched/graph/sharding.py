@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...algo.steps import Steps, finish
 from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.expr import (
     Access,
@@ -29,9 +30,11 @@ from ...algo.tensor_expr.expr import (
     Const,
     Expr,
     Index,
+    Range,
     Reduce,
     Size,
     children,
+    rebuild,
     walk,
 )
 from ...algo.tensor_expr.folds import Part
@@ -140,6 +143,7 @@ class _Analysis:
     partial: Mapping[str, Partial]
     state: dict[str, State] = field(default_factory=dict)
     split: frozenset[str] = frozenset()  # indices of the equation at hand that run over the symbol
+    known: dict[tuple[Expr, bool], _Found] = field(default_factory=dict)  # in that equation
     counted: bool = False  # is the symbol used as a number?
 
     def run(self) -> dict[str, State]:
@@ -179,9 +183,10 @@ class _Analysis:
             r.index for r in ranges if self._is_symbol(r.hi) and r.lo is Const(0)
         )
         free = [r.index for r in eq.ranges if r.index in self.split]
-        value = self._value(eq.rhs)
+        self.known = {}
+        value = finish(self._value(eq.rhs))
         if eq.where is not None:
-            value = self._joined(value, self._value(eq.where))
+            value = self._joined(value, finish(self._value(eq.where)))
         target = self.state.get(eq.tensor)
         if isinstance(target, Split):
             at = eq.lhs[target.dim]
@@ -224,16 +229,23 @@ class _Analysis:
             raise Refused(f"an element is written at {print_expr(expr)}")
         for item in walk(expr):
             if isinstance(item, Access):
-                self._value(item)
-        found = self._position(expr)
+                finish(self._value(item))
+        found = finish(self._value(expr, position=True))
         if isinstance(found, Partial) or (own is not None and found not in (None, own)):
             raise Refused(f"an element is written at {print_expr(expr)}")
 
-    def _position(self, expr: Expr) -> _Found:
+    def _value(self, expr: Expr, position: bool = False) -> Steps:
+        """What is found of an expression, as a value or in an index position; asked once."""
+        key = expr, position
+        if key not in self.known:
+            self.known[key] = yield self._in_index(expr) if position else self._as_value(expr)
+        return self.known[key]
+
+    def _in_index(self, expr: Expr) -> Steps:
         """Of an expression in an index position: split indices only inside further accesses."""
         match expr:
             case Access():
-                return self._value(expr)
+                return (yield self._value(expr))
             case Index(name):
                 if name in self.split:
                     raise Refused(f"index {name} is used outside the dimension that is split")
@@ -244,10 +256,10 @@ class _Analysis:
                 return None
         found: _Found = None
         for child in children(expr):
-            found = self._joined(found, self._position(child))
+            found = self._joined(found, (yield self._value(child, position=True)))
         return found
 
-    def _value(self, expr: Expr) -> _Found:
+    def _as_value(self, expr: Expr) -> Steps:
         """None: same; a string: split along that index; or partial."""
         match expr:
             case Const():
@@ -260,16 +272,19 @@ class _Analysis:
                     raise Refused(f"index {name} is used as a number")
                 return None
             case Access():
-                return self._access(expr)
+                return (yield self._access(expr))
             case Call(op, args):
-                return self._call(op, [self._value(arg) for arg in args])
+                values = []
+                for arg in args:
+                    values.append((yield self._value(arg)))
+                return self._call(op, values)
             case Cast(_, arg):
-                return self._joined(None, self._value(arg))
+                return self._joined(None, (yield self._value(arg)))
             case Reduce():
-                return self._reduce(expr)
+                return (yield self._reduce(expr))
         raise Refused(f"{print_expr(expr)} is not understood")
 
-    def _access(self, expr: Access) -> _Found:
+    def _access(self, expr: Access) -> Steps:
         state = self.state.setdefault(expr.tensor, SAME)  # what is defined later has to be so
         found: _Found = None
         for dim, index in enumerate(expr.indices):
@@ -278,7 +293,7 @@ class _Analysis:
                     raise Refused(f"{print_expr(expr)} reads the parts of other replicas")
                 found = self._joined(found, index.name)
             else:
-                found = self._joined(found, self._position(index))
+                found = self._joined(found, (yield self._value(index, position=True)))
         if isinstance(state, Partial):
             if found is not None:
                 raise Refused(f"{expr.tensor} is a partial {state.reducer}, read at split places")
@@ -311,11 +326,11 @@ class _Analysis:
             return first
         raise Refused(f"{op} of a partial {first.reducer} over {self.symbol or 'replicas'}")
 
-    def _reduce(self, expr: Reduce) -> _Found:
+    def _reduce(self, expr: Reduce) -> Steps:
         bound = [name for name in expr.indices if name in self.split]
-        body = self._value(expr.body)
+        body = yield self._value(expr.body)
         if expr.where is not None:
-            body = self._joined(body, self._value(expr.where))
+            body = self._joined(body, (yield self._value(expr.where)))
         if isinstance(expr.reducer, Part):
             if bound or isinstance(body, Partial):
                 raise Refused(f"{expr.reducer}, a user's reducer, combines over {self.symbol}")
@@ -349,18 +364,15 @@ _Found = None | str | Partial
 def _with_global(op: Op, symbol: str, extent: int) -> Op:
     """The op with `symbol` as a number replaced by the global extent; as a range it stays."""
 
+    def parts(expr: Expr) -> tuple[Expr, ...]:
+        return () if isinstance(expr, (Access, Range)) else children(expr)
+
     def value(expr: Expr) -> Expr:
-        match expr:
-            case Size(name) if name == symbol:
-                return Const(extent)
-            case Call(name, args):
-                return Call(name, tuple(map(value, args)))
-            case Cast(dtype, arg):
-                return Cast(dtype, value(arg))
-            case Reduce(reducer, indices, body, ranges, where, dtype):
-                cond = None if where is None else value(where)
-                return Reduce(reducer, indices, value(body), ranges, cond, dtype)
-        return expr
+        done: dict[Expr, Expr] = {}
+        for item in walk(expr, parts=parts):
+            inner = tuple(done.get(child, child) for child in children(item))
+            done[item] = Const(extent) if item is Size(symbol) else rebuild(item, inner)
+        return done[expr]
 
     equations = tuple(
         Equation(
