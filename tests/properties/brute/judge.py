@@ -10,6 +10,7 @@ from diptych.algo.tensor_expr.op import Kernel
 from diptych.sched.loop.initial import initial
 from diptych.sched.loop.nest import Leaf, Loop, Nest, Seq, Stmt, Tree, leaves
 from diptych.sched.loop.tree import around_stmt
+from properties.brute.folding import stage_value
 from properties.brute.meaning import Cell, Meaning, Token, combined, identity
 from properties.brute.numbers import Point, function, points
 
@@ -68,7 +69,7 @@ class Run:
         self.cells: dict[str, dict[Cell, Token]] = {name: {} for name in nest.buffers}
         self.lives = dict.fromkeys(nest.buffers, 0)
         self.marked: list[Marked] = []
-        self.stages = {stage.name for stage in nest.kernel.stages}
+        self.stages = {stage.name: stage for stage in nest.kernel.stages}
         self.inputs = {
             name
             for name, buffer in nest.buffers.items()
@@ -129,7 +130,8 @@ class Run:
 
     def instance(self, stmt: Stmt, point: Point) -> None:
         meaning = Meaning(stmt.dims, point, lambda b, c: self.read(stmt, b, c), self.shape)
-        value = meaning.value(stmt.value)
+        stage = self.stages.get(stmt.instance[0])
+        value = stage_value(stage, stmt.value, meaning) if stage else meaning.value(stmt.value)
         by_data = [part for part in stmt.lhs if accesses(part)]
         if by_data:
             chosen = [hash(meaning.value(part)) for part in by_data]

@@ -2,7 +2,8 @@
 
 Operations are uninterpreted, so equal tokens mean the same operations on the same elements. An
 accumulation is the multiset of what was combined, for reducers are associative and commutative;
-partial results that are combined in turn are merged. Elements that are chosen by data stand for
+partial results that are combined in turn are merged. `folding.py` says the same of users' own
+reducers. Elements that are chosen by data stand for
 all they may be: reading one is an operation on the whole row, an update goes to all of it.
 """
 
@@ -29,12 +30,27 @@ class Sum:
     total: int
 
 
-Token = int | Sum
+Product = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a user's reducer has combined in a component, and in those that it needs."""
+
+    fold: str
+    number: int
+    products: tuple[tuple[int, Product], ...]
+
+
+Token = int | Sum | Chain
 Read = Callable[[str, Cell], Token]
 
 
 def key(token: Token) -> int:
-    return hash(("sum", token.reducer, token.total)) if isinstance(token, Sum) else token
+    """A token as a number."""
+    if isinstance(token, Sum):
+        return hash(("sum", token.reducer, token.total))
+    return hash(token) if isinstance(token, Chain) else token
 
 
 def combined(old: Token, new: Token, reducer: str, zero: int) -> Token:
@@ -50,10 +66,10 @@ def combined(old: Token, new: Token, reducer: str, zero: int) -> Token:
 
 
 def identity(reducer: str, dtype: object) -> int:
-    return _constant(Const(REDUCERS[reducer].identity(dtype), dtype))  # type: ignore[arg-type]
+    return constant(Const(REDUCERS[reducer].identity(dtype), dtype))  # type: ignore[arg-type]
 
 
-def _constant(const: Const) -> int:
+def constant(const: Const) -> int:
     return hash(("const", repr(const.value), str(const.dtype)))
 
 
@@ -77,7 +93,7 @@ class Meaning:
             return hash(("int", self.number(expr)))
         match expr:
             case Const():
-                return _constant(expr)
+                return constant(expr)
             case Cast(dtype, arg):
                 return hash(("cast", str(dtype), key(self.value(arg))))
             case Access():
