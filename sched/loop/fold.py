@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from ...algo import isl
 from ...algo.errors import InternalError, ScheduleError
@@ -18,14 +19,13 @@ from ...algo.isl import raw
 from ...algo.tensor_expr.build import compare, const, mod, sub
 from ...algo.tensor_expr.expr import Expr, Index
 from ...algo.tensor_expr.points import mapping, pairing
-from .flow import Role, readers, times
+from .flow import Role, event, readers, times
+from .last_write import QUOTA, Event
 from .moments import reach
 from .nest import Buffer, Nest
 from .relations import from_data, primed, symbols
 from .tree import loop_named, loops_to
 from .witness import at, element, instance
-
-QUOTA = 4 * isl.QUOTA
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Life:
     written: raw.Map
     read: raw.Map
 
+    @cached_property
     def overlapping(self) -> raw.Map:
         """{ e -> f }: f is written after e is, and before e is read, in the same iteration."""
         after = self.written.lex_lt_map(self.written)
@@ -75,7 +76,7 @@ def live_window(nest: Nest, buffer: Buffer, *, rounded: bool = True) -> tuple[tu
             life = _life(nest, buffer, _sizes(nest, buffer))
             if life is None:
                 return ()
-            pairs, elements = life.overlapping(), life.written.domain()
+            pairs, elements = life.overlapping, life.written.domain()
             everything = raw.Map.from_domain_and_range(elements, elements)
             for n in range(life.outer):
                 everything = everything.equate(raw.dim_type.in_, n, raw.dim_type.out, n)
@@ -107,7 +108,7 @@ def _check(nest: Nest, buffer: Buffer, who: str) -> None:
                     f"{who}: which elements of {buffer.tensor} are needed at once depends on data, "
                     "so it cannot be folded"
                 )
-            pairs = life.overlapping()
+            pairs = life.overlapping
             for dim, count in buffer.fold:
                 close = life.apart(pairs, dim, [d for d, _ in buffer.fold])
                 live = life.reach(close, dim)
@@ -141,28 +142,43 @@ def _life(nest: Nest, buffer: Buffer, sizes: Sequence[str]) -> Life | None:
         return None
     outer = _outer(nest, buffer)
     when = times(nest.tree, [*writers, *reading], lambda loop: loop.name in outer)
-    written = _union([_elements(nest, r, outer, when[r], sizes) for r in writers])
-    read = _union([_elements(nest, r, outer, when[r], sizes) for r in reading])
-    return Life(len(outer), buffer.rank, written, read)
+    written, read = (
+        tuple(replace(event(r, when), cell=_element(nest, r, outer)) for r in roles)
+        for roles in (writers, reading)
+    )
+    return _lived(written, read, len(outer), tuple(sizes))
+
+
+@lru_cache(maxsize=512)
+def _lived(
+    written: tuple[Event, ...], read: tuple[Event, ...], outer: int, sizes: tuple[str, ...]
+) -> Life:
+    """The life of elements that are the cells of events."""
+    with isl.quota(QUOTA):
+        maps = [_union([_times(one, sizes) for one in events]) for events in (written, read)]
+        return Life(outer, len(written[0].cell) - outer, *maps)
 
 
 def _outer(nest: Nest, buffer: Buffer) -> list[str]:
     return [loop.name for loop in loops_to(nest.tree, buffer.at)]
 
 
-def _elements(
-    nest: Nest, role: Role, outer: Sequence[str], when: Sequence[Expr], sizes: Sequence[str]
-) -> raw.Map:
+def _times(one: Event, sizes: Sequence[str]) -> raw.Map:
     """{ element -> times } of one access."""
-    moments = mapping(role.stmt.dims, when, (), sizes)
-    return _touched(nest, role, outer, sizes).reverse().apply_range(moments)
+    elements = mapping(one.dims, one.cell, one.domain, sizes)
+    return elements.reverse().apply_range(mapping(one.dims, one.time, (), sizes))
+
+
+def _element(nest: Nest, role: Role, outer: Sequence[str]) -> tuple[Expr, ...]:
+    """What an instance touches: the values of the loops down to the buffer's, and coordinates."""
+    values = [loop_named(nest.tree, name).values[role.stmt.name] for name in outer]
+    return (*values, *role.cell)
 
 
 def _touched(nest: Nest, role: Role, outer: Sequence[str], sizes: Sequence[str]) -> raw.Map:
     """{ instance -> element } of one access."""
     stmt = role.stmt
-    values = [loop_named(nest.tree, name).values[stmt.name] for name in outer]
-    return mapping(stmt.dims, [*values, *role.cell], [*stmt.domain, *role.guards], sizes)
+    return mapping(stmt.dims, _element(nest, role, outer), [*stmt.domain, *role.guards], sizes)
 
 
 def _union(parts: Sequence[raw.Map]) -> raw.Map:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from ...algo import isl
 from ...algo.isl import raw
 from ...algo.tensor_expr.build import add, compare
-from ...algo.tensor_expr.expr import Const, Expr, Size
+from ...algo.tensor_expr.expr import Call, Const, Expr, Size
 from ...algo.tensor_expr.points import mapping, pairing, points
 from .relations import primed, second
 
@@ -122,19 +122,28 @@ def lost(
 def is_plain(ask: Question) -> bool:
     """Is every read right by the plain argument?
 
-    Some write to the right place comes before the read in the same iteration, so the last write is
-    none of another iteration. Nor is it one to another place: each such write is out of the way.
+    Some write to the right place comes before the read in the same iteration of the loop in each
+    of which there is such a place, so the last write is none of another iteration. Nor is it one
+    to another place: each such write is out of the way.
     """
     right = tuple(ask.sources[n] for n in sorted(ask.right))
     elsewhere = [n for n in range(len(ask.sources)) if n not in ask.right]
     if not all(_is_harmless(ask, n, right) for n in elsewhere):
         return False
-    ways = []
+    nearest, rest = [], []
     for n in sorted(ask.right):
-        such, (order, shared) = ask.together[n], _in_turn(ask.reader, ask.sources[n])
-        if such is not None and order > 0:
-            ways.append((ask.sources[n], (*such, *shared)))
-    return _is_met(ask.reader, tuple(ways), ask.sizes)
+        such, source = ask.together[n], ask.sources[n]
+        if such is not None:
+            earlier = [way for way in _earlier(ask.reader, source) if not _excluded(way, such)]
+            for nested, way in enumerate(reversed(earlier)):  # a window slides in inner loops
+                (rest if nested else nearest).append((source, (*such, *way)))
+    return _is_met(ask.reader, (*nearest, *rest), ask.sizes)
+
+
+def _excluded(way: Sequence[Expr], such: Conditions) -> bool:
+    """Is a value less that conditions say is equal?"""
+    last = way[-1] if way else None
+    return isinstance(last, Call) and last.op == "lt" and compare("eq", *last.args[::-1]) in such
 
 
 def _is_harmless(ask: Question, n: int, right: tuple[Event, ...]) -> bool:
