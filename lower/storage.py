@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from ..algo.errors import InternalError, UnsupportedError
 from ..algo.isl import raw
@@ -23,6 +24,7 @@ from ..sched.loop.storage import cells, touching
 from ..sched.loop.tree import loops_to
 from . import ir
 from .context import Context, Lengths
+from .merged import merged
 
 Ranges = dict[str, tuple[int | None, int | None]]
 
@@ -36,6 +38,7 @@ class Window:
 
     `stored` is the loop IR buffer. `around` gives, for each loop that the origin may name, its
     value for each statement. `folds` are dimensions whose coordinates are kept modulo a number.
+    `forms`, over d0, d1, ..., are what is stored by in place of the coordinates themselves.
     """
 
     stored: ir.Buffer
@@ -43,6 +46,7 @@ class Window:
     around: Mapping[str, Mapping[str, Expr]]
     layout: tuple[Expr, ...] | None
     folds: Mapping[int, int] = field(default_factory=dict)
+    forms: tuple[Expr, ...] | None = None
 
     def cell(self, stmt: Stmt, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The storage index of a tensor's coordinates, both over the dims of `stmt`."""
@@ -53,7 +57,7 @@ class Window:
         }
         relative = tuple(
             build.sub(at, substitute(origin, loops))
-            for at, origin in zip(coordinates, self.origin, strict=True)
+            for at, origin in zip(_by(self.forms, coordinates), self.origin, strict=True)
         )
         relative = tuple(
             build.mod(at, Const(self.folds[n])) if n in self.folds else at
@@ -114,19 +118,13 @@ def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> W
     shape: list[int] | None = None
     if buffer.tensor in nest.kernel.tensors:
         shape = [lengths.most(extent) for extent in _lengths(nest, buffer, lengths)]
-    origins: list[Expr] = []
-    extents: list[int] = []
-    for dim in range(buffer.rank):
-        touched = _touched(nest, buffer, dim, around, context)
-        if touched is None:
-            if shape is None:
-                raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
-            origins.append(Const(0))
-            extents.append(shape[dim])
-        else:
-            origin, extent = _hull(touched, list(around))
-            origins.append(origin)
-            extents.append(extent)
+    forms = None
+    origins, extents = _placed(nest, buffer, forms, around, context, shape)
+    if shape and buffer.layout is None and not buffer.fold and not buffer.pad:
+        for forms_too in merged(nest, buffer, _lengths(nest, buffer, lengths)):
+            found = _placed(nest, buffer, forms_too, around, context, shape)
+            if prod(found[1]) < prod(extents):
+                forms, (origins, extents) = forms_too, found
     folds = {dim: n for dim, n in buffer.fold if n < extents[dim]}
     extents = [folds.get(dim, extent) for dim, extent in enumerate(extents)]
     for dim, multiple in enumerate(buffer.pad):
@@ -140,7 +138,39 @@ def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> W
     stored = ir.Buffer(
         buffer.name, buffer.dtype, stored_shape, strides, buffer.scope, align, stream=buffer.stream
     )
-    return Window(stored, tuple(origins), around, buffer.layout, folds)
+    return Window(stored, tuple(origins), around, buffer.layout, folds, forms)
+
+
+def _placed(
+    nest: Nest,
+    buffer: Buffer,
+    forms: tuple[Expr, ...] | None,
+    around: Mapping[str, Mapping[str, Expr]],
+    context: Context,
+    shape: list[int] | None,
+) -> tuple[list[Expr], list[int]]:
+    """The origin and the extents of what is stored."""
+    origins: list[Expr] = []
+    extents: list[int] = []
+    for dim in range(buffer.rank if forms is None else len(forms)):
+        touched = _touched(nest, buffer, forms, dim, around, context)
+        if touched is None:
+            if shape is None:
+                raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
+            origins.append(Const(0))
+            extents.append(shape[dim])
+        else:
+            origin, extent = _hull(touched, list(around))
+            origins.append(origin)
+            extents.append(extent)
+    return origins, extents
+
+
+def _by(forms: tuple[Expr, ...] | None, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    if forms is None:
+        return coordinates
+    names: dict[Expr, Expr] = {Index(f"d{n}"): at for n, at in enumerate(coordinates)}
+    return tuple(substitute(form, names) for form in forms)
 
 
 def _axis(buffer: Buffer, axis: Expr, known: Ranges) -> int:
@@ -158,6 +188,7 @@ def _around(nest: Nest, buffer: Buffer) -> dict[str, Mapping[str, Expr]]:
 def _touched(
     nest: Nest,
     buffer: Buffer,
+    forms: tuple[Expr, ...] | None,
     dim: int,
     around: Mapping[str, Mapping[str, Expr]],
     context: Context,
@@ -166,12 +197,13 @@ def _touched(
     total: raw.Map | None = None
     for stmt in nest.stmts.values():
         for cell in dict.fromkeys(cells(stmt, buffer.name)):
-            if any(isinstance(item, Access) for item in walk(cell[dim])):
+            at = _by(forms, cell)[dim]
+            if any(isinstance(item, Access) for item in walk(at)):
                 return None
             conditions = [to_isl(cond) for cond in stmt.domain]
             outer = [to_isl(values[stmt.name]) for values in around.values()]
             loops = context.map(stmt.dims, outer, conditions)
-            touched = loops.reverse().apply_range(context.map(stmt.dims, [to_isl(cell[dim])]))
+            touched = loops.reverse().apply_range(context.map(stmt.dims, [to_isl(at)]))
             total = touched if total is None else total.union(touched)
     if total is None:
         raise InternalError(f"buffer {buffer.name} is never accessed")

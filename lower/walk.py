@@ -19,8 +19,10 @@ from ..algo.tensor_expr.affine import from_isl
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute, transform
 from ..sched.loop.carried import meets
 from ..sched.loop.nest import Loop, Nest, Stmt, loops
+from ..sched.loop.tree import around_stmt
 from . import ir
 from .context import NOTHING, Context
+from .inverse import divided, inverse
 from .prefetch import prefetches
 from .scan import Visit
 from .storage import Window
@@ -52,10 +54,11 @@ def walk(
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """What is around a node: values of isl's iterators, marks that have no loop and whose
-    allocations are made, loops, conditions."""
+    """What is around a node: values of isl's iterators and of the nest's loops, marks that have no
+    loop and whose allocations are made, loops, conditions."""
 
     names: Names = field(default_factory=dict)
+    values: Names = field(default_factory=dict)
     entered: Entered = frozenset()
     loops: tuple[ir.For, ...] = ()
     conditions: tuple[Expr, ...] = ()
@@ -119,11 +122,23 @@ class _Walker:
         stmt = self.nest.stmts.get(isl.name(args[0].get_id().get_name()))
         if stmt is None:
             return ir.block()  # a joint
-        instance = tuple(_scalar(arg, here.names) for arg in args[1:])
+        instance = self.instance(stmt, tuple(_scalar(arg, here.names) for arg in args[1:]), here)
         self.visits.append(Visit(stmt.name, here.loops, here.conditions, instance))
         made = self.statement(stmt, instance)
         ahead = {loop.var: self.loops[loop.var].ahead for loop in here.loops}
         return ir.block(*prefetches(made, here.loops, ahead, self.stored), made)
+
+    def instance(self, stmt: Stmt, said: tuple[Expr, ...], here: _Here) -> tuple[Expr, ...]:
+        """The dims of a statement, as isl says them where that needs no division."""
+        if not any(map(divided, said)):
+            return said
+        around = around_stmt(self.nest.tree, stmt.name)
+        known = {loop.values[stmt.name]: here.values.get(loop.name) for loop in around}
+        found = inverse(stmt, known)
+        return tuple(
+            found.get(dim, value) if divided(value) else value
+            for dim, value in zip(stmt.dims, said, strict=True)
+        )
 
     def pieces(self, node: raw.AstNode, here: _Here, mark: str) -> ir.Stmt:
         """What stands under a mark: its loop, or several, or single iterations between them."""
@@ -171,7 +186,12 @@ class _Walker:
             value = build.add(start, build.mul(var, inc))
             start, stop, step = Const(0), build.floordiv(last, inc), 1
         around = ir.For(mark, start, stop, ir.Block(()), loop.kind, step)
-        inside = replace(here, names={**here.names, iterator: value}, loops=(*here.loops, around))
+        inside = replace(
+            here,
+            names={**here.names, iterator: value},
+            values={**here.values, mark: value},
+            loops=(*here.loops, around),
+        )
         body = self.within(mark, self.walk_all([node.for_get_body()], inside))
         if loop.kind == "vector":
             body = _in_lanes(body)

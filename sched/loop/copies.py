@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...algo import isl
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.build import const
+from ...algo.tensor_expr.build import compare, const
 from ...algo.tensor_expr.domains import within
-from ...algo.tensor_expr.expr import Access, Expr, Index, Range, indices_of, sizes_of
+from ...algo.tensor_expr.expr import Access, Expr, Index, Range, Size, indices_of, sizes_of
 from ...algo.tensor_expr.points import points
+from .extent import UNKNOWN
 from .layout import loop_names, loop_values
 from .names import index_of, unlike
 from .nest import Leaf, Loop, Nest, Stmt, Tree
@@ -42,6 +43,12 @@ class Shape:
     values: Mapping[str, Expr]
     inner: tuple[Inner, ...]
 
+    @property
+    def unmarked(self) -> Shape:
+        """The same loops, all of them serial."""
+        inner = tuple((name, value, "serial", extent) for name, value, _, extent in self.inner)
+        return replace(self, inner=inner)
+
 
 def own_dims(around: Sequence[Loop], used: Collection[str]) -> dict[str, str]:
     """A dim for each loop, named like it and unlike all that are used."""
@@ -66,23 +73,27 @@ def plain(around: Sequence[Loop], names: Sequence[str], layout: tuple[Expr, ...]
 
 def mirrored(
     nest: Nest,
-    writer: Stmt,
+    user: Stmt,
     depth: int,
     names: Sequence[str],
     touched: Sequence[tuple[Stmt, Cell]],
+    shape: Sequence[Expr],
 ) -> Shape | None:
-    """The writer's own loops, the outermost `depth` being those around the copy.
+    """The loops of a statement that touches the tile, the outermost `depth` being those around
+    the copy.
 
     Loops that the element's coordinates do not determine (those of the reduction) are repeated
     outside and left out inside. None where the rest would not tell all elements apart, or where
-    an iteration touches elements that are another's by their coordinates.
+    an iteration touches elements that are another's by their coordinates. `names` are those of
+    the tensor's coordinates, `shape` its extents.
     """
-    if writer.lhs != tuple(map(Index, names)):
+    cell = tuple(map(Index, names))
+    if (user, cell) not in touched:
         return None
-    chain = around_stmt(nest.tree, writer.name)
+    chain = around_stmt(nest.tree, user.name)
 
     def follows(loop: Loop) -> bool:
-        return set(indices_of(loop.values[writer.name])) <= set(names)
+        return set(indices_of(loop.values[user.name])) <= set(names)
 
     for loop in filter(follows, chain[:depth]):
         seen = {in_coordinates(loop.values[stmt.name], cell, stmt) for stmt, cell in touched}
@@ -90,30 +101,42 @@ def mirrored(
             return None
     own = own_dims([loop for loop in chain[:depth] if not follows(loop)], names)
     values: dict[str, Expr] = {
-        loop.name: Index(own[loop.name]) if loop.name in own else loop.values[writer.name]
+        loop.name: Index(own[loop.name]) if loop.name in own else loop.values[user.name]
         for loop in chain[:depth]
     }
     inner = tuple(
-        (index_of(loop.name), loop.values[writer.name], loop.kind, loop.extent)
+        (index_of(loop.name), loop.values[user.name], loop.kind, loop.extent)
         for loop in chain[depth:]
-        if follows(loop) and indices_of(loop.values[writer.name])
+        if follows(loop) and indices_of(loop.values[user.name])
     )
     known = [values[loop.name] for loop in chain[:depth] if loop.name not in own]
-    shape = nest.kernel.tensors[nest.buffers[writer.buffer].tensor].shape
     if not _tell_apart([*known, *(value for _, value, _, _ in inner)], names, shape):
         return None
     return Shape(own, values, inner)
 
 
+def joins(nest: Nest, stmt: Stmt, names: set[str]) -> bool:
+    """Does a loop around the statement run over several coordinates as one?"""
+    return any(
+        len(names & set(indices_of(loop.values[stmt.name]))) > 1
+        for loop in around_stmt(nest.tree, stmt.name)
+    )
+
+
 def _tell_apart(values: Sequence[Expr], names: Sequence[str], shape: Sequence[Expr]) -> bool:
-    """Do these values of loops differ for different elements?"""
+    """Do these values of loops differ for different elements?
+
+    Sizes that are symbols are taken as what `fuse` takes for the most.
+    """
     dims = tuple(names)
     inside = within(Range(dim, const(0), size) for dim, size in zip(dims, shape, strict=True))
     inside += [second(condition, dims) for condition in inside]
     apart = differ([Index(dim) for dim in dims], dims)
     both = [*dims, *primed(dims)]
-    conditions = [*agree(values, dims), *inside, apart]
-    return isl.is_empty(points(both, conditions, sizes_of([*values, *shape]))) is isl.Answer.YES
+    sizes = sizes_of([*values, *shape])
+    usual = [compare("le", Size(size), const(UNKNOWN)) for size in sizes]
+    conditions = [*agree(values, dims), *inside, apart, *usual]
+    return isl.is_empty(points(both, conditions, sizes)) is isl.Answer.YES
 
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]

@@ -8,6 +8,10 @@ from ...algo.tensor_expr.points import mapping
 from .nest import Loop, Nest, Stmt
 from .relations import symbols
 
+UNKNOWN = 1 << 20
+"""Stands for the extent of the inner of two loops made one while sizes are symbols: it keeps the
+order, which is all that legality asks. With sizes all is checked again, and extents are real."""
+
 EMPTY = (0, -1)
 """The span of a loop that never runs."""
 

@@ -8,16 +8,12 @@ from typing import Any, ClassVar
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import add, const, mul, sub
 from .arguments import NewName
-from .extent import spans
+from .extent import UNKNOWN, spans
 from .names import find_loop, fresh, index_of, prefix
 from .nest import Loop, Nest, Tree
 from .primitive import Primitive
 from .storage import rehomed
 from .tree import edit, with_tree
-
-UNKNOWN = 1 << 20
-"""Stands for the inner extent while sizes are symbols: it keeps the order, which is all that
-legality asks. With sizes the schedule is checked again and the extent is the real one."""
 
 
 @dataclass(frozen=True)

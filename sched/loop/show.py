@@ -8,7 +8,7 @@ from ...algo.tensor_expr.affine import normalize
 from ...algo.tensor_expr.expr import Expr, Index, indices_of
 from ...algo.tensor_expr.printer import print_expr
 from ...algo.tensor_expr.reducers import REDUCERS
-from .fuse import UNKNOWN
+from .extent import UNKNOWN
 from .nest import Buffer, Leaf, Loop, Nest, Seq, Stmt, Tree
 
 _SIGN = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}

@@ -11,7 +11,7 @@ from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr, transform
 from .arguments import Rule
 from .carried import check_marks
-from .copies import Copies, Copying, mirrored, plain, unused
+from .copies import Copies, Copying, joins, mirrored, plain, unused
 from .dependences import folding
 from .double import doubled
 from .flow import check_flow
@@ -43,7 +43,8 @@ class Stage(Primitive):
     copied in where its values come from outside the iteration (`C.load`) and out where they are
     wanted later (`C.store`). Loops of an accumulator's copies mirror its own (`C.store.ii`), so
     that `vectorize("ji")` means them too; those of other copies are called by dimension or by
-    layout axis (`B.pack.k`). An accumulator that lives there already only changes its scope.
+    layout axis (`B.pack.k`), or mirror the reader's if some run over several dimensions as one.
+    An accumulator that lives there already only changes its scope.
 
     `scope` is stack, register, heap, shared or local. `layout` gives the axes of the storage,
     outermost first, as text over the tensor's dimensions, relative to the tile:
@@ -124,9 +125,13 @@ class Stage(Primitive):
 
         writers = [s for s in inner if s.buffer == old.name]
         shape = plain(around, names, layout)
-        if writers:
-            deepest = max(writers, key=lambda s: len(around_stmt(nest.tree, s.name)))
-            shape = mirrored(nest, deepest, len(around), names, touched) or shape
+        models = writers or [s for s, _ in touched if layout is None and joins(nest, s, set(names))]
+        if models:
+            deepest = max(models, key=lambda s: len(around_stmt(nest.tree, s.name)))
+            extents = nest.kernel.tensors[old.tensor].shape
+            found = mirrored(nest, deepest, len(around), names, touched, extents)
+            if found is not None:
+                shape = found if writers else found.unmarked
         new = unused(f"{old.name}.{self.scope}", nest.buffers)
         stmts = dict(nest.stmts)
         stmts.update((s.name, _turned(s, old.name, new)) for s in inner)
