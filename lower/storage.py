@@ -120,7 +120,7 @@ def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> W
         shape = [lengths.most(extent) for extent in _lengths(nest, buffer, lengths)]
     forms = None
     origins, extents = _placed(nest, buffer, forms, around, context, shape)
-    if shape and buffer.layout is None and not buffer.fold and not buffer.pad:
+    if shape and not (buffer.layout or buffer.fold or buffer.pad or buffer.border):
         for forms_too in merged(nest, buffer, _lengths(nest, buffer, lengths)):
             found = _placed(nest, buffer, forms_too, around, context, shape)
             if prod(found[1]) < prod(extents):

@@ -10,8 +10,9 @@ from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import compare, const
 from ...algo.tensor_expr.domains import within
-from ...algo.tensor_expr.expr import Access, Expr, Index, Range, Size, indices_of, sizes_of
+from ...algo.tensor_expr.expr import Access, Const, Expr, Index, Range, Size, indices_of, sizes_of
 from ...algo.tensor_expr.points import points
+from .border import bordered
 from .extent import UNKNOWN
 from .layout import loop_names, loop_values
 from .names import index_of, unlike
@@ -151,7 +152,8 @@ class Copies:
     """Copies between a tile and the buffer around it, under the loops `around`.
 
     `names` are those of the coordinates. Of the ends, target and source, the tile is not in the
-    nest yet.
+    nest yet. With a `border` it goes beyond the tensor's ends, where it holds `fill`, unless the
+    source has a border too.
     """
 
     nest: Nest
@@ -160,6 +162,8 @@ class Copies:
     shape: Shape
     names: tuple[str, ...]
     who: str
+    border: bool = False
+    fill: Const | None = None
 
     def bring(
         self,
@@ -174,7 +178,7 @@ class Copies:
         written too, for then a set around them may take in elements that nothing has given yet.
         """
         ask = self._question(wanted)
-        found = [region(*ask, made)]
+        found = [region(*ask, made, border=self.border)]
         if made and not found[0].exact:
             parts = pieces(*ask, made)
             found = parts if len(parts) <= PIECES else found
@@ -222,12 +226,16 @@ class Copies:
     ) -> list[Copying]:
         target, source = ends
         cell: tuple[Expr, ...] = tuple(map(Index, self.names))
+        shape = self.nest.kernel.tensors[self.tensor].shape
         made: dict[str, Copying] = {}
         for part in regions:
             name = unused(label, {*self.nest.stmts, *made})
+            value: Expr = Access(source, cell)
+            if self.fill is not None:
+                value = bordered(Access(source, cell), shape, self.fill, part.conditions)
             stmt = Stmt(
                 name, (*part.outer, *part.coordinates), part.conditions, target, cell,
-                Access(source, cell), None, (self.tensor, cell), touched[0][0].loc,
+                value, None, (self.tensor, cell), touched[0][0].loc,
             )  # fmt: skip
             tree: Tree = Leaf(name)
             for inner, value, kind, extent in reversed(self.shape.inner):

@@ -123,7 +123,8 @@ def _check_reader(
 
 def _question(nest: Nest, reader: Role, sources: list[Role]) -> Question:
     when = times(nest.tree, [*sources, reader])
-    shape = nest.kernel.tensors[nest.buffers[reader.buffer].tensor].shape
+    buffer = nest.buffers[reader.buffer]
+    shape = () if buffer.border else nest.kernel.tensors[buffer.tensor].shape
     reads = _reading(event(reader, when), shape)
     writes = tuple(event(source, when) for source in sources)
     sizes = _sizes((reads, *writes))
@@ -148,13 +149,13 @@ def event(role: Role, times: Mapping[Role, tuple[Expr, ...]]) -> Event:
 def _reading(event: Event, shape: Sequence[Expr]) -> Event:
     """A read in bounds, and all along a dimension in which data decide what is read.
 
-    A guard that is not affine may leave out what is not in bounds.
+    A guard that is not affine may leave out what is not in bounds. A border has no `shape`.
     """
     cell = tuple(Index(f"e{n}@") if from_data(part) else part for n, part in enumerate(event.cell))
     free = tuple(part.name for part in cell if isinstance(part, Index) and part.name[-1] == "@")
     inside = [
         condition
-        for part, size in zip(cell, shape, strict=True)
+        for part, size in zip(cell, shape, strict=bool(shape))
         for condition in (compare("ge", part, const(0)), compare("lt", part, size))
     ]
     domain = tuple(dict.fromkeys([*event.domain, *inside]))

@@ -54,7 +54,8 @@ class Buffer:
     `fold` keeps coordinates that are equal modulo n in one place: (dimension, n), ...
     A register or local buffer is private to a GPU thread: its window fixes the thread loops too.
     `pad` gives for each dimension a number of which the extent stored is a multiple, `align` the
-    least alignment in bytes; stores to a `stream` buffer go past the caches.
+    least alignment in bytes; stores to a `stream` buffer go past the caches. A buffer with a
+    `border` also holds what is read beyond the tensor's ends.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Buffer:
     align: int = 1
     stream: bool = False
     fold: tuple[tuple[int, int], ...] = ()
+    border: bool = False
 
 
 @dataclass(frozen=True, slots=True)

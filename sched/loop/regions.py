@@ -45,15 +45,17 @@ def region(
     names: tuple[tuple[str, ...], tuple[str, ...]],
     who: str,
     without: Sequence[tuple[Stmt, Cell]] = (),
+    *,
+    border: bool = False,
 ) -> Region:
     """The elements that `touched` accesses reach in one iteration of the loops `around`.
 
     `names` are the dims of the result: one a loop, one a dimension of the tensor. A coordinate
     that depends on data may be any. Elements that accesses `without` reach are left out. Where
-    the elements are no convex set, their hull is taken, within the tensor.
+    the elements are no convex set, their hull is taken, within the tensor, or with a `border`.
     """
     with _computing(tensor, who):
-        total, frame = _reached(nest, tensor, touched, around, names, without)
+        total, frame = _reached(nest, tensor, touched, around, names, without, border=border)
         found, exact = _hull(total.coalesce(), frame.inside)
         if not exact:
             found, exact = _hull(total.intersect_params(frame.usual).coalesce(), frame.inside)
@@ -108,6 +110,8 @@ def _reached(
     around: Sequence[Loop],
     names: tuple[tuple[str, ...], tuple[str, ...]],
     without: Sequence[tuple[Stmt, Cell]],
+    *,
+    border: bool = False,
 ) -> tuple[raw.Set, _Frame]:
     """The elements themselves, and the frame for their hull."""
     shape = nest.kernel.tensors[tensor].shape
@@ -120,7 +124,7 @@ def _reached(
     for stmt, cell in without:
         total = total.subtract(_touched(stmt, cell, around, names, shape, sizes))
     usual = points((), positive(sizes), sizes).params()
-    return total, _Frame(_inside(around, names, shape, sizes), usual)
+    return total, _Frame(_inside(around, names, () if border else shape, sizes), usual)
 
 
 def _region(found: raw.Set, exact: bool, names: tuple[tuple[str, ...], tuple[str, ...]]) -> Region:
@@ -178,7 +182,7 @@ def _inside(
 ) -> raw.Set:
     """What a hull must not leave: the tensor, and loops that have a constant extent."""
     outer, coordinates = names
-    ranges = [Range(dim, const(0), size) for dim, size in zip(coordinates, shape, strict=True)]
+    ranges = [Range(dim, const(0), size) for dim, size in zip(coordinates, shape, strict=False)]
     ranges += [
         Range(dim, const(0), const(loop.extent))
         for dim, loop in zip(outer, around, strict=True)

@@ -10,6 +10,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr, transform
 from .arguments import Rule
+from .border import border, unguarded
 from .carried import check_marks
 from .copies import Copies, Copying, joins, mirrored, plain, unused
 from .dependences import folding
@@ -44,7 +45,8 @@ class Stage(Primitive):
     wanted later (`C.store`). Loops of an accumulator's copies mirror its own (`C.store.ii`), so
     that `vectorize("ji")` means them too; those of other copies are called by dimension or by
     layout axis (`B.pack.k`), or mirror the reader's if some run over several dimensions as one.
-    An accumulator that lives there already only changes its scope.
+    An accumulator that lives there already only changes its scope. A tile that is read beyond the
+    tensor's ends, and has one number there, holds that border too, so that readers need not ask.
 
     `scope` is stack, register, heap, shared or local. `layout` gives the axes of the storage,
     outermost first, as text over the tensor's dimensions, relative to the tile:
@@ -111,6 +113,12 @@ class Stage(Primitive):
         old = self._buffer(nest, loop)
         around = loops_to(nest.tree, loop.name)
         inner = [nest.stmts[name] for name in leaves(loop)]
+        extents = nest.kernel.tensors[old.tensor].shape
+        fill = None
+        if not old.border and not any(s.buffer == old.name for s in inner):
+            fill = border(inner, old.name, extents)
+        if fill is not None:
+            inner = [unguarded(s, old.name, extents) for s in inner]
         touched = [(s, cell) for s in inner for cell in cells(s, old.name)]
         names = dimension_names(touched[0][1])
         layout = None if self.layout is None else parse_layout(self.layout, names, self.who)
@@ -125,17 +133,19 @@ class Stage(Primitive):
 
         writers = [s for s in inner if s.buffer == old.name]
         shape = plain(around, names, layout)
-        models = writers or [s for s, _ in touched if layout is None and joins(nest, s, set(names))]
+        beyond = old.border or fill is not None
+        models = writers
+        if not writers and layout is None and not beyond:
+            models = [s for s, _ in touched if joins(nest, s, set(names))]
         if models:
             deepest = max(models, key=lambda s: len(around_stmt(nest.tree, s.name)))
-            extents = nest.kernel.tensors[old.tensor].shape
             found = mirrored(nest, deepest, len(around), names, touched, extents)
             if found is not None:
                 shape = found if writers else found.unmarked
         new = unused(f"{old.name}.{self.scope}", nest.buffers)
         stmts = dict(nest.stmts)
         stmts.update((s.name, _turned(s, old.name, new)) for s in inner)
-        copies = Copies(nest, old.tensor, around, shape, names, self.who)
+        copies = Copies(nest, old.tensor, around, shape, names, self.who, beyond, fill)
         before: list[Copying] = []
         after: list[Copying] = []
         if _comes_in(nest, old, inner, around, self.who):
@@ -157,7 +167,9 @@ class Stage(Primitive):
             return replace(item, values=values, body=body if item.name == loop.name else item.body)
 
         tree = edit(nest.tree, {item.name: enter for item in around})
-        tile = Buffer(new, old.tensor, old.dtype, old.rank, self.scope, loop.name, layout, True)
+        tile = Buffer(
+            new, old.tensor, old.dtype, old.rank, self.scope, loop.name, layout, True, border=beyond
+        )
         nest = replace(nest, stmts=stmts, tree=tree, buffers={**nest.buffers, new: tile})
         return doubled(nest, loop.name, new, self.who) if self.double else nest
 
