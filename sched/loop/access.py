@@ -127,6 +127,20 @@ class Group:
         return tuple(accesses(self.main.value))
 
     @cached_property
+    def guarded(self) -> Mapping[Expr, Access]:
+        """Reads beside a number, which a condition chooses: what `.zero` and `.fill` are.
+
+        A staged copy holds the number too where the condition only says that the read is within
+        the tensor's ends.
+        """
+        found: dict[Expr, Access] = {}
+        for item in walk(self.main.value):
+            match item:
+                case Call("where", (_, Access() as read, Const())):
+                    found[item] = read
+        return found
+
+    @cached_property
     def cost(self) -> float:
         """Arithmetic of one instance, roughly in additions."""
         heavy = {"exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}

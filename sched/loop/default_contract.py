@@ -55,7 +55,7 @@ class _Blocking:
         depth = self.depth()
         pack = self.packed(depth)
         blocks: list[tuple[str, int]] = []
-        if pack:
+        if set(pack) - {read.tensor for read in group.guarded.values()}:
             blocks = [*self.columns(pack, depth, outer), depth, *self.rows(pack, depth, outer)]
         return Choice(
             vector=tile.vector,
@@ -85,11 +85,16 @@ class _Blocking:
         return sum(span(a, inner, group.sizes[a.tensor]) for a in group.reads)
 
     def packed(self, depth: tuple[str, int]) -> tuple[str, ...]:
-        """Tensors to copy into panels: those read across their rows, and those whose walk would
-        meet more pages than a core finds at once, if each copy is used often enough."""
+        """Tensors to copy into panels: those read across their rows, those whose walk would meet
+        more pages than a core finds at once, and those with a border, if each copy is used often
+        enough."""
         tensors = [a.tensor for a in self.group.reads]
+        guarded = set(self.group.guarded.values())
         found = []
         for read in self.group.reads:
+            if read in guarded and tensors.count(read.tensor) == 1 and self.reuse(read) >= REUSED:
+                found.append(read.tensor)
+                continue
             jumps = read.tensor in self.tile.across or self.jumps(read, depth)
             if jumps and tensors.count(read.tensor) == 1 and self.bare(read):
                 found.append(read.tensor)
@@ -109,6 +114,11 @@ class _Blocking:
             if group.stride(read, i) == 0
         )
         return steps[-1] > 64 and reach > PAGES * PAGE and used >= REUSED
+
+    def reuse(self, read: Access) -> float:
+        """How often an element is read."""
+        elements = math.prod(self.group.shapes[read.tensor])
+        return self.group.work / max(1, elements)
 
     def bare(self, read: Access) -> bool:
         """Do the tile's indices run over dimensions of their own?"""

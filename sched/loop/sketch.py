@@ -109,7 +109,7 @@ class _Nest:
             kernel.tensors[name].dtype.itemsize
             for name in (group.main.tensor, *(a.tensor for a in group.reads))
         )
-        self.lanes = machine.lanes(widest)
+        self.lanes, self.cache = machine.lanes(widest), machine.l2 // 2
         # Short names are for people; they are unique where there is one nest.
         self.prefix = "" if alone else f"{group.name}."
         self.outs, self.extents = list(group.outs), dict(group.extents)
@@ -124,7 +124,7 @@ class _Nest:
         if group.reds and c.tile and c.vectors and c.vector in self.outs:
             sides = {**dict(c.tile), c.vector: c.vectors * self.lanes}
             nest = Contraction(
-                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer
+                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer, self.cache
             )  # fmt: skip
             nest.write()
             self.shared = nest.shared

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...algo.tensor_expr.expr import Index
 from .access import Group
 from .compute import ComputeAt
 from .draft import Draft
+from .extent import extent
 from .marks import Mark, Parallel, Vectorize
 from .nest import loops
 from .reorder import Reorder
@@ -39,6 +41,8 @@ class Contraction:
     blocks: tuple[tuple[str, int], ...]
     pack: tuple[str, ...]
     outer: str | None
+    cache: int
+    """Bytes that a copy may take."""
     shared: str | None = None
     """The loop that threads share."""
 
@@ -72,8 +76,22 @@ class Contraction:
                     if any(s.name == f"{self.group.name}.{part}" for s in self.group.stages):
                         at = self.prefix + home[0]
                         self.draft.attempt(ComputeAt(f"{self.group.name}.{part}", at))
-            self.draft.attempt(Stage(self.group.name, self.prefix + home[0], "register"))
+            at = self.prefix + home[0]
+            self.draft.attempt(Stage(self.group.name, at, "register", self._lanes_last()))
         self._pack([*((i, i) for i in apart), *blocks])
+        sizes = {f"{i}b": n for i, n in self.blocks} | {f"{i}o": n for i, n in self.sides.items()}
+        placed = [(i, i, 1) for i in apart]
+        placed += [(i, name, sizes[name]) for i, name in blocks]
+        placed += [(i, tiles.get(i, i), sizes.get(tiles.get(i, i), 1)) for i in walk]
+        self._copy_with_border(placed)
+
+    def _lanes_last(self) -> tuple[str, ...] | None:
+        """The layout of the tile in which lanes lie side by side, if that is not the tensor's."""
+        lhs, vector = self.group.main.lhs, Index(list(self.sides)[-1])
+        names = [part.name for part in lhs if isinstance(part, Index)]
+        if vector not in lhs or lhs[-1] is vector or len(set(names)) < len(lhs):
+            return None
+        return (*(name for name in names if name != vector.name), vector.name)
 
     def _block(self, index: str, size: int) -> bool:
         return self._split(index, size, (f"{index}b", f"{index}r"))
@@ -99,6 +117,8 @@ class Contraction:
         extents = dict(self.group.extents) | dict(self.blocks)
         for tensor in self.pack:
             read = next(a for a in self.group.reads if a.tensor == tensor)
+            if read in self.group.guarded.values():
+                continue
             moving = [n for n, (i, _) in enumerate(around) if self.group.stride(read, i) != 0]
             if not moving:
                 continue
@@ -115,6 +135,31 @@ class Contraction:
             layout = self._panels(tensor)
             if self.draft.attempt(Stage(tensor, self.prefix + around[at][1], scope, layout)):
                 self._mark_copy(f"{tensor}.pack", shared=shared and self.shared is not None)
+
+    def _copy_with_border(self, around: list[tuple[str, str, int]]) -> None:
+        """Copies tensors that have a border, where that is done least often for what is needed.
+
+        `around` has an index, the name of a loop over it, and how much is left of the index inside.
+        """
+        for read in self.group.guarded.values():
+            if read.tensor not in self.pack:
+                continue
+            inside, times = dict(self.group.extents), 1
+            found: list[tuple[int, int, str, int]] = []
+            for place, (index, name, left) in enumerate(around):
+                times *= -(-inside[index] // left)
+                inside[index] = left
+                size = span(read, inside, self.group.sizes[read.tensor])
+                found.append((size * times, -place, name, size))
+            fitting = [item for item in found if item[3] <= self.cache] or found
+            if not fitting:
+                continue
+            _, place, name, size = min(fitting)
+            names = [name for _, name, _ in around[: 1 - place]]
+            shared = self.shared is not None and self.shared not in names
+            scope = "heap" if shared or size > STACK else "stack"
+            if self.draft.attempt(Stage(read.tensor, self.prefix + name, scope)):
+                self._mark_copy(f"{read.tensor}.pack", shared=shared)
 
     def _panels(self, tensor: str) -> tuple[str, ...]:
         """The layout that makes the tile's walk through a packed tensor contiguous."""
@@ -136,7 +181,8 @@ class Contraction:
         if len(copying) > 1:
             self._mark(Vectorize, copying[-1].name)
             if shared:
-                self._mark(Parallel, copying[0].name)
+                several = (loop for loop in copying if extent(self.draft.nest, loop) != 1)
+                self._mark(Parallel, next(several, copying[0]).name)
 
     def _mark(self, mark: type[Mark], name: str) -> None:
         self.draft.attempt(mark(name))

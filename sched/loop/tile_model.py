@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from ...algo.tensor_expr.expr import Access, Call, Expr, Index, accesses, walk
+from ...algo.tensor_expr.expr import Access, Call, Expr, Index, accesses, substitute, walk
 from .access import Group
 from .machine import Machine
 
@@ -113,6 +113,8 @@ class Tiles:
     def _calls(self) -> list[frozenset[str]]:
         """The indices that change each operation but the last, which is added in one go."""
         value = self.group.main.value
+        if self.panels:  # conditions are asked when panels are copied
+            value = substitute(value, dict(self.group.guarded))
         reds = frozenset(self.reds)
         parts = [item for item in walk(value) if isinstance(item, Call) and item is not value]
         found = [frozenset().union(*(self.moves[a] for a in accesses(part))) for part in parts]
