@@ -140,7 +140,7 @@ class Run:
             self.check(stmt, meaning, value)
         for cell in meaning.cells(stmt.buffer, stmt.lhs):
             inside = all(0 <= c < n for c, n in zip(cell, self.shape(stmt.buffer), strict=True))
-            if not inside:
+            if not inside and not self.nest.buffers[stmt.buffer].border:
                 raise Illegal(f"{stmt.name} {point} writes {stmt.buffer}{list(cell)}, outside")
             store, cell = self.cells[stmt.buffer], self.folded(stmt.buffer, cell)
             if stmt.reducer is None:
