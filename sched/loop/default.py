@@ -17,6 +17,7 @@ from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .default_contract import contraction
+from .default_join import blocked
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
@@ -40,8 +41,9 @@ def choose(
     made = kernel(check(op), dtypes or {}, {**op.maxima, **sizes})
     found = groups(made)
     joins = _joins(found, {t.name for t in made.tensors.values() if t.role == "temp"})
-    return Sketch({g.name: _choose(g, joins.get(g.name), _lanes(made, g, machine), machine)
-                   for g in found})  # fmt: skip
+    lanes = {g.name: _lanes(made, g, machine) for g in found}
+    choices = {g.name: _choose(g, joins.get(g.name), lanes[g.name], machine) for g in found}
+    return Sketch(blocked(found, choices, lanes, machine) if joins else choices)
 
 
 def _lanes(made: Kernel, group: Group, machine: Machine) -> int:

@@ -6,7 +6,7 @@ it with the primitives users write; a step that is not legal for the operator is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...algo.dtypes import DType
@@ -25,6 +25,7 @@ from .schedule import Schedule
 from .sketch_contract import Contraction
 from .split import Split
 from .stage import Stage
+from .tree import around_stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,10 @@ def build(
     for group in reversed(found):
         choice = sketch.choices.get(group.name, Choice())
         if choice.join is not None and _join(draft, group, choice.join):
-            _Nest(draft, group, choice, machine, alone=False).mark()
+            nest = _Nest(draft, group, choice, machine, alone=False)
+            if choice.tile:
+                nest.tile(_above(draft, group, nests.get(choice.join[0])))
+            nest.mark()
     for nest in nests.values():
         nest.finish()
     return draft.schedule
@@ -91,10 +95,25 @@ def build(
 
 def _join(draft: Draft, group: Group, join: tuple[str, str]) -> bool:
     consumer, index = join
-    for loop in (f"{consumer}.{index}", f"{consumer}.{index}o"):
+    for loop in (f"{consumer}.{index}b", f"{consumer}.{index}", f"{consumer}.{index}o"):
         if draft.has(loop):
             return draft.attempt(ComputeAt(group.name, loop))
     return False
+
+
+def _above(draft: Draft, group: Group, consumer: _Nest | None) -> list[tuple[str, str, bool]]:
+    """The consumer's loops around a joined nest, each with an index of the nest, and whether it
+    fixes that or only a block of it."""
+    if consumer is None:
+        return []
+    around = [loop.name for loop in around_stmt(draft.nest.tree, group.main.name)]
+    loops_of = dict(zip(consumer.group.outs, group.outs, strict=False))
+    return [
+        (mine, name, name == f"{consumer.group.name}.{theirs}")
+        for name in around
+        for theirs, mine in loops_of.items()
+        if name in [f"{consumer.group.name}.{theirs}{end}" for end in ("", "b", "o")]
+    ]
 
 
 class _Nest:
@@ -118,13 +137,14 @@ class _Nest:
         self.choice = self._named(choice)
         self.shared: str | None = None
 
-    def tile(self) -> None:
-        """Splits and orders the loops, and copies what is to be packed."""
+    def tile(self, above: Sequence[tuple[str, str, bool]] = ()) -> None:
+        """Splits and orders the loops, and copies what is to be packed, also in loops `above`."""
         c, group = self.choice, self.group
         if group.reds and c.tile and c.vectors and c.vector in self.outs:
             sides = {**dict(c.tile), c.vector: c.vectors * self.lanes}
             nest = Contraction(
-                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer, self.cache
+                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer, self.cache,
+                above,
             )  # fmt: skip
             nest.write()
             self.shared = nest.shared
@@ -148,6 +168,12 @@ class _Nest:
         elif c.vector is not None and c.vector in self.outs:
             inner.append(names.pop(c.vector))
         strip: list[str] = []
+        first = []
+        for index, size in c.blocks:
+            inside = index in names and index not in after and 0 < size < self.extents[index]
+            if inside and self._split(index, size, (f"{index}b", f"{index}r")):
+                names[index] = f"{index}r"
+                first.append(f"{index}b")
         if c.outer in self.outs and c.outer not in after and c.outer in names:
             inside = 0 < c.chunk < self.extents[c.outer]
             if inside and self._split(c.outer, c.chunk):
@@ -156,9 +182,10 @@ class _Nest:
         inner += [names.pop(i) for i in c.solved if i in names and i not in after]
         outer = [names[i] for i in self.outs if i in names]
         if c.outer is not None and names.get(c.outer) in outer:
-            first = names[c.outer]
-            outer.remove(first)
-            outer[:0] = [first, *strip]
+            shared = names[c.outer]
+            outer.remove(shared)
+            first[:0] = [shared, *strip]
+        outer[:0] = first
         reds = [after.get(i, names[i]) for i in group.reds if i in names]
         in_lanes = [n for n in inner if n == after.get(c.vector or "", "")]
         if c.vector in group.reds:
@@ -227,5 +254,5 @@ class _Nest:
         if now != wanted:
             self.draft.attempt(Reorder(tuple(self.prefix + name for name in order)))
 
-    def _split(self, index: str, factor: int) -> bool:
-        return self.draft.attempt(Split(self.prefix + index, factor))
+    def _split(self, index: str, factor: int, into: tuple[str, str] | None = None) -> bool:
+        return self.draft.attempt(Split(self.prefix + index, factor, into))

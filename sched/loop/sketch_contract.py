@@ -8,6 +8,7 @@ index moves through it, so that what does not change is not copied again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...algo.tensor_expr.expr import Index
@@ -43,6 +44,9 @@ class Contraction:
     outer: str | None
     cache: int
     """Bytes that a copy may take."""
+    above: Sequence[tuple[str, str, bool]] = ()
+    """Loops of another nest around this one: an index, its full name, and whether it fixes the
+    index or only a block of it."""
     shared: str | None = None
     """The loop that threads share."""
 
@@ -115,12 +119,15 @@ class Contraction:
     def _pack(self, around: list[tuple[str, str]]) -> None:
         """Copies each packed tensor in the innermost loop around whose index moves through it."""
         extents = dict(self.group.extents) | dict(self.blocks)
+        fixed = {i for i, _, whole in self.above if whole}
+        around = [(i, name) for i, name in around if i not in fixed]
         for tensor in self.pack:
             read = next(a for a in self.group.reads if a.tensor == tensor)
             if read in self.group.guarded.values():
                 continue
             moving = [n for n, (i, _) in enumerate(around) if self.group.stride(read, i) != 0]
             if not moving:
+                self._pack_above(tensor)
                 continue
             at = moving[-1]
             outside = {i for i, _ in around[: at + 1]} - {i for i, _ in self.blocks}
@@ -135,6 +142,15 @@ class Contraction:
             layout = self._panels(tensor)
             if self.draft.attempt(Stage(tensor, self.prefix + around[at][1], scope, layout)):
                 self._mark_copy(f"{tensor}.pack", shared=shared and self.shared is not None)
+
+    def _pack_above(self, tensor: str) -> None:
+        """Copies a packed tensor in the innermost loop around the nest that moves through it, or
+        else in the outermost."""
+        read = next(a for a in self.group.reads if a.tensor == tensor)
+        moving = [name for i, name, _ in self.above if self.group.stride(read, i) != 0]
+        for place in moving[-1:] or [name for _, name, _ in self.above[:1]]:
+            if self.draft.attempt(Stage(tensor, place, "heap", self._panels(tensor))):
+                self._mark_copy(f"{tensor}.pack", shared=False)
 
     def _copy_with_border(self, around: list[tuple[str, str, int]]) -> None:
         """Copies tensors that have a border, where that is done least often for what is needed.
