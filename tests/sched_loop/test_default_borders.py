@@ -1,0 +1,71 @@
+"""Default schedules of operators with borders and of contractions inside of others."""
+
+from __future__ import annotations
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.algo.tensor_expr.parse import parse
+from diptych.sched.loop.default import default
+from diptych.sched.loop.machine import Machine
+
+WIDE = Machine(vector_bytes=64, registers=32, l1=48 << 10, l2=2 << 20, threads=2)
+
+CONV = """
+    conv(x: [N, C, H, L], w: [F, C, 3, 3]) -> y:
+        y[n,f,p,q] = sum(x.zero[n,c,p+r-1,q+s-1] * w[f,c,r,s]) where p in 0:H, q in 0:L
+"""
+ATTENTION = """
+    attention(Q: [H, M, D], K: [H, N, D], V: [H, N, D]) -> O:
+        s[h,i,j] = sum(Q[h,i,d] * K[h,j,d])
+        m[h,i] = max(s[h,i,j])
+        p[h,i,j] = exp(s[h,i,j] - m[h,i])
+        O[h,i,e] = sum(p[h,i,j] * V[h,j,e]) / sum(p[h,i,l])
+"""
+
+
+@pytest.mark.parametrize("side", [56, 14])
+def test_a_convolution_asks_for_borders_while_it_copies(side: int) -> None:
+    op = parse(CONV)
+    sizes = {"N": 1, "C": 64, "H": side, "L": side, "F": 64}
+    lines = str(default(op, {}, sizes, WIDE)).splitlines()
+    assert any(line.strip().startswith("x.") and "where(" in line for line in lines)
+    (update,) = [line for line in lines if "] += " in line]
+    assert "where" not in update
+    assert any(line.strip().startswith("y.register: f32 register") for line in lines)
+
+
+def test_lanes_across_an_output_lie_side_by_side_in_its_tile() -> None:
+    """Where they do not, the tile is in memory, and every update gathers."""
+    sizes = {"N": 1, "C": 256, "H": 14, "L": 14, "F": 256}
+    made = str(default(parse(CONV), {}, sizes, WIDE))
+    assert "vector for y.fi" in made
+    assert "y.register: f32 register buffer of y laid out [d0, d2, d3, d1]" in made
+
+
+def test_attention_has_blocks_of_rows_and_both_products_in_tiles() -> None:
+    op = parse(ATTENTION)
+    sizes = {"H": 12, "M": 512, "N": 512, "D": 64}
+    made = str(default(op, {}, sizes, WIDE))
+    assert "parallel for O.h:" in made and "for O.ib = i // 64" in made
+    assert made.index("K.heap: f32 heap buffer of K laid out") < made.index("for O.ib")
+    for tile in ("s.register: f32 register buffer", "O_sum.register: f32 register buffer"):
+        assert tile in made
+
+
+@pytest.mark.parametrize(("rows", "keys", "width"), [(70, 37, 20), (9, 64, 16), (1, 5, 3)])
+def test_attention_of_any_size(rows: int, keys: int, width: int) -> None:
+    op = dt.op(ATTENTION)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((3, n, width), np.float32) for n in (rows, keys, keys))
+    np.testing.assert_allclose(op(q, k, v), dt.interpret(op, q, k, v), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 9, 17, 20), (1, 20, 5, 5, 3), (1, 1, 1, 1, 1)])
+def test_convolutions_of_any_size(shape: tuple[int, ...]) -> None:
+    n, c, h, w, f = shape
+    op = dt.op(CONV)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-4, 5, (n, c, h, w)).astype(np.float32)
+    k = rng.integers(-4, 5, (f, c, 3, 3)).astype(np.float32)
+    np.testing.assert_array_equal(op(x, k), dt.interpret(op, x, k))
