@@ -44,7 +44,9 @@ def unguarded(stmt: Stmt, buffer: str, shape: Sequence[Expr]) -> Stmt:
     """The statement with reads that know no ends."""
 
     def read(item: Expr) -> Expr:
-        return item.args[1] if _fill(stmt, item, buffer, shape) is not None else item
+        if isinstance(item, Call) and _fill(stmt, item, buffer, shape) is not None:
+            return item.args[1]
+        return item
 
     return replace(stmt, value=transform(stmt.value, read))
 

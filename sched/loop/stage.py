@@ -159,11 +159,11 @@ class Stage(Primitive):
             useful = list(_useful(nest, old, writers, around))
             after = copies.save(f"{old.tensor}.store", (old.name, new), written, useful)
         stmts.update((stmt.name, stmt) for stmt, _ in (*before, *after))
-        own = [stmt.name for stmt, _ in (*before, *after)]
+        copied = [stmt.name for stmt, _ in (*before, *after)]
         body = seq([*(tree for _, tree in before), loop.body, *(tree for _, tree in after)])
 
         def enter(item: Loop) -> Tree:
-            values = {**item.values, **dict.fromkeys(own, shape.values[item.name])}
+            values = {**item.values, **dict.fromkeys(copied, shape.values[item.name])}
             return replace(item, values=values, body=body if item.name == loop.name else item.body)
 
         tree = edit(nest.tree, {item.name: enter for item in around})
