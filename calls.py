@@ -90,7 +90,11 @@ def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:
     """`op(...)`: under the attached schedule, else the default one."""
     changes, runner = self._memo.get("runner", _NO_RUNNER)
     if changes != attached.changes:
-        if build.is_traced(arrays):
+        if build.is_traced((*arrays, *named.values())):
+            if named:
+                from .arguments import in_order
+
+                arrays = in_order(self, arrays, named)
             return build.call(self, *arrays)
         from .runner import Runner
 
