@@ -14,6 +14,8 @@
 Operators are called on NumPy arrays; `matmul.schedule()` gives the right panel of the diptych.
 """
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from .algo import started as _started  # noqa: F401  before any source of the compiler is read
@@ -84,10 +86,12 @@ from .algo.tensor_expr.terms import indices, size
 from .algo.tensor_expr.trace import tensor
 from .api import bind as _bind
 from .calls import cache_info, op, schedules, threads
-from .gradients import grad, jvp, value_and_grad, vjp
 from .programs import interpret, program
-from .sched.graph.schedule import GraphSchedule
-from .sched.loop.schedule import Schedule
+
+if _TYPE_CHECKING:
+    from .gradients import grad, jvp, value_and_grad, vjp
+    from .sched.graph.schedule import GraphSchedule
+    from .sched.loop.schedule import Schedule
 
 _bind()
 __all__ = [
@@ -104,9 +108,24 @@ __all__ = [
 ]  # fmt: skip
 
 
+# Calls of operators need none of these, so they are imported when they are asked for.
+_LATE = {
+    "Schedule": ".sched.loop.schedule",
+    "GraphSchedule": ".sched.graph.schedule",
+    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), ".gradients"),
+}
+
+
 def __getattr__(name: str) -> _Any:
-    if name == "__version__":  # what reads it takes longer to import than NumPy's core
+    if name == "__version__":  # what reads it takes longer to import than all of NumPy's core
         from importlib.metadata import version
 
         return version("diptych")
-    raise AttributeError(f"module 'diptych' has no attribute {name!r}")
+    if name not in _LATE:
+        raise AttributeError(f"module 'diptych' has no attribute {name!r}")
+    found = globals()[name] = getattr(_import_module(_LATE[name], __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,7 @@ that an operator is a plain value below and a callable thing for users.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import calls, programs
 from .algo.dtypes import DType, f32, from_numpy
@@ -18,15 +18,19 @@ from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import numbered, sizes_named
 from .algo.tensor_expr.sizes import evaluate
+from .algo.upward import give
 from .arguments import arguments
 from .attached import attached
-from .autodiff.reverse import adjoint
-from .sched.graph.schedule import GraphSchedule
-from .sched.loop.schedule import Schedule
+
+if TYPE_CHECKING:
+    from .sched.graph.schedule import GraphSchedule
+    from .sched.loop.schedule import Schedule
 
 
 def _schedule(self: Op) -> Schedule:
     """A schedule of the operator without primitives: loops as the equations are written."""
+    from .sched.loop.schedule import Schedule
+
     check(self)  # sizes that have to be numbers are no matter of any primitive
     return Schedule(self)
 
@@ -38,11 +42,15 @@ def _gradient(self: Op, wrt: str | tuple[str, ...]) -> Op:
     Sizes that are dynamic stay so. Raises `GradientError` for names that are no parameters, and
     for integers.
     """
+    from .autodiff.reverse import adjoint
+
     return carried(self, adjoint(self, wrt))
 
 
 def _graph_schedule(self: Program) -> GraphSchedule:
     """A schedule of the program without primitives."""
+    from .sched.graph.schedule import GraphSchedule
+
     return GraphSchedule(self)
 
 
@@ -101,6 +109,7 @@ def _source(self: Any, kind: str = "llvm", *, target: str = "sm_80", **sizes: in
         types = _types_at(operator, sizes)
     if kind == "ptx":
         from .codegen.gpu import ptx_of
+        from .sched.loop.schedule import Schedule
 
         return ptx_of(operator, types, schedule or Schedule(operator), target)
     compiled = compiled or compile_op(operator, types, schedule)
@@ -124,39 +133,33 @@ def _types_at(operator: Op, sizes: dict[str, int]) -> list[tuple[DType, tuple[in
 
 def bind() -> None:
     """Gives the classes of the lower layers what reaches upward."""
-    bound: tuple[tuple[type, dict[str, Any]], ...] = (
-        (
-            Op,
-            {
-                "__call__": calls.call,
-                "schedule": _schedule,
-                "with_schedule": calls.with_schedule,
-                "gradient": _gradient,
-                "source": _source,
-            },
-        ),
-        (
-            Schedule,
-            {
-                "__call__": _call,
-                "attach": calls.attach,
-                "detach": calls.detach,
-                "on": _on,
-                "source": _source,
-            },
-        ),
-        (
-            Program,
-            {
-                "__call__": programs.call_program,
-                "schedule": _graph_schedule,
-                "with_schedule": programs.with_graph_schedule,
-                "plan": programs.plan_program,
-            },
-        ),
-        (GraphSchedule, {"__call__": programs.call_schedule, "plan": programs.plan_schedule}),
+    give(
+        "Op",
+        {
+            "__call__": calls.call,
+            "schedule": _schedule,
+            "with_schedule": calls.with_schedule,
+            "gradient": _gradient,
+            "source": _source,
+        },
     )
-    for owner, functions in bound:
-        for name, function in functions.items():
-            function.__qualname__ = name  # as Python's own errors about arguments call it
-            setattr(owner, name, function)
+    give(
+        "Schedule",
+        {
+            "__call__": _call,
+            "attach": calls.attach,
+            "detach": calls.detach,
+            "on": _on,
+            "source": _source,
+        },
+    )
+    give(
+        "Program",
+        {
+            "__call__": programs.call_program,
+            "schedule": _graph_schedule,
+            "with_schedule": programs.with_graph_schedule,
+            "plan": programs.plan_program,
+        },
+    )
+    give("GraphSchedule", {"__call__": programs.call_schedule, "plan": programs.plan_schedule})

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .algo.tensor_expr.op import Op
-from .sched.loop.schedule import Schedule
+
+if TYPE_CHECKING:
+    from .sched.loop.schedule import Schedule
 
 
 class Attached:

@@ -20,10 +20,10 @@ from .algo.tensor_expr.refusing import error
 from .algo.tensor_expr.settle import needs
 from .algo.tensor_expr.trace import trace
 from .attached import attached
-from .sched.loop.schedule import Schedule
 
 if TYPE_CHECKING:
     from .runner import Runner
+    from .sched.loop.schedule import Schedule
 
 
 def threads(n: int | None = None) -> int:
@@ -112,6 +112,8 @@ _NO_RUNNER = (-1, None)
 
 def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:
     """The operator under a schedule or a schedule file; `strict` raises where it does not fit."""
+    from .sched.loop.schedule import Schedule
+
     if isinstance(schedule, (str, Path)):
         schedule = Schedule.load(self, schedule)
     if not isinstance(schedule, Schedule):
@@ -157,6 +159,8 @@ def _shown(given: Any) -> str:
 @contextlib.contextmanager
 def schedules(*given: Schedule) -> Iterator[None]:
     """Attaches schedules within a `with` block."""
+    from .sched.loop.schedule import Schedule
+
     for s in given:
         if not isinstance(s, Schedule):
             raise ScheduleError(

@@ -10,10 +10,10 @@ from .algo.graph.program import Program, has_values
 from .algo.tensor_expr.interpret import interpret as interpret_op
 from .algo.tensor_expr.op import Op
 from .arguments import arguments
-from .sched.graph.schedule import GraphSchedule
 
 if TYPE_CHECKING:
     from .lower.plan import Plan
+    from .sched.graph.schedule import GraphSchedule
     from .steps import Step
 
 
@@ -69,6 +69,8 @@ def plan_schedule(self: GraphSchedule, *args: Any, **kwargs: Any) -> Plan:
 def _default(self: Program) -> GraphSchedule:
     found = self.__dict__.get("_default")
     if found is None:
+        from .sched.graph.schedule import GraphSchedule
+
         found = self.__dict__["_default"] = GraphSchedule(self)
     return found
 
@@ -87,6 +89,8 @@ def plan_program(self: Program, *args: Any, **kwargs: Any) -> Plan:
 
 def with_graph_schedule(self: Program, schedule: Any) -> GraphSchedule:
     """The program under the primitives of another schedule, or of a schedule file."""
+    from .sched.graph.schedule import GraphSchedule
+
     if isinstance(schedule, (str, Path)):
         return GraphSchedule.load(self, schedule)
     return GraphSchedule(self, schedule.primitives)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from .codegen.dispatch import Dispatch
 from .codegen.kernels import Compiled, Types, outputs
 from .codegen.recent import Recent
 from .codegen.specialize import building
-from .sched.loop.schedule import Schedule
+
+if TYPE_CHECKING:
+    from .sched.loop.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 KEPT = 256

@@ -3,7 +3,7 @@ or plan."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .algo.graph.graph import Graph
 from .algo.graph.trace import Arguments
@@ -12,7 +12,9 @@ from .attached import attached
 from .codegen.executor import Executor
 from .lower.plan import Plan
 from .lower.program import plan as make_plan
-from .sched.graph.schedule import GraphSchedule
+
+if TYPE_CHECKING:
+    from .sched.graph.schedule import GraphSchedule
 
 
 class Step:

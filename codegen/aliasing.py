@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..algo.tensor_expr.expr import Index, accesses
-from ..sched.loop.nest import Nest
+
+if TYPE_CHECKING:
+    from ..sched.loop.nest import Nest
 
 
 def may_write_over(nest: Nest, source: str, target: str) -> bool:

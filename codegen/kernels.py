@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,13 +16,15 @@ from ..algo.dtypes import DType, bf16
 from ..algo.errors import DTypeError, ShapeError, counted
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.settle import settled
-from ..sched.loop.schedule import Schedule
 from .aliasing import may_write_over
 from .dispatch import PLACES, Dispatch, Entry, signature_of
 from .native import NativeKernel
 from .recent import Recent
 from .signature import Form, Signature
 from .specialize import specialize
+
+if TYPE_CHECKING:
+    from ..sched.loop.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
 Types = Sequence[tuple[DType, tuple[int, ...]]]

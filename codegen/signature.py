@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 from ..algo.tensor_expr.types import infer
 from ..sched.loop.machine import Machine
-from ..sched.loop.nest import Nest
-from ..sched.loop.schedule import Schedule
 from .host import machine as host_machine
+
+if TYPE_CHECKING:
+    from ..sched.loop.nest import Nest
+    from ..sched.loop.schedule import Schedule
 
 TINY = 1 << 12  # instances up to which a call keeps the interpreter lock
 

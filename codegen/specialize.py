@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..algo import debug
-from ..sched.loop.schedule import Schedule
 from . import jit
 from .cache import default_cache
 from .kept import object_key
 from .native import Code, NativeKernel
 from .signature import Form, Signature
+
+if TYPE_CHECKING:
+    from ..sched.loop.schedule import Schedule
 
 codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
 counts = {"compiled": 0, "loaded": 0}

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
+from ..upward import open_upward
 from .graph import Graph, Value
 from .interpret import interpret_tree
 from .trace import Arguments, Convention, arguments, trace
 from .tree import flatten
 
 
+@open_upward
 class Program:
     """A function from arrays to arrays (in dicts, lists, tuples) as a graph of operators.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..dtypes import DType, TensorType
 from ..location import Loc
 from ..node import node
+from ..upward import open_upward
 from .expr import Expr, Index, Range
 from .folds import Joint
 
@@ -54,6 +55,7 @@ class Equation:
         return (*self.lhs, self.rhs, *self.ranges, *condition)
 
 
+@open_upward
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Op:
     """An operator. `shapes` declares extents of tensors whose lhs does not determine them.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ...algo.errors import GraphError, UnsupportedError
 from ...algo.graph.graph import Graph
 from ...algo.tensor_expr.op import Op
+from ...algo.upward import open_upward
 from ..loop.schedule import Schedule
 from ..loop.text import calls
 from .default import fuse_by_default
@@ -22,6 +23,7 @@ from .recompute import Recompute
 from .tasks import Tasks, select, tasks_of
 
 
+@open_upward
 class GraphSchedule:
     """An immutable graph schedule; every method returns a new one.
 

@@ -12,6 +12,7 @@ from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
+from ...algo.upward import open_upward
 from .arguments import pairs
 from .atomic import Atomic
 from .compute import ComputeAt
@@ -50,6 +51,7 @@ class NoPrimitive(ScheduleError, AttributeError):
     """A primitive that this version does not have; also what `hasattr` looks for."""
 
 
+@open_upward
 class Schedule:
     """An immutable loop schedule of one operator; every method returns a new one.
 
