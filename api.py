@@ -116,6 +116,20 @@ def _source(self: Any, kind: str = "llvm", *, target: str = "sm_80", **sizes: in
     return str(getattr(compiled, SOURCES[kind]))
 
 
+def _explain(self: Op, **sizes: int) -> str:
+    """Why the default schedule at these sizes is what it is: work, bytes and the roofline's time of
+    each loop nest, what was chosen and what speaks for it; types that are not annotated are taken
+    as f32. Raises `ShapeError` where sizes are missing or unknown."""
+    from .codegen.host import machine
+    from .codegen.peaks import peaks
+    from .sched.loop.explain import explain
+
+    operator, sizes = numbered(self, sizes)
+    types = _types_at(operator, sizes)
+    dtypes = {p.name: dtype for p, (dtype, _) in zip(operator.params, types, strict=True)}
+    return explain(operator, dtypes, sizes, machine(), peaks())
+
+
 def _types_at(operator: Op, sizes: dict[str, int]) -> list[tuple[DType, tuple[int, ...]]]:
     checked = check(operator)
     unknown = [s for s in sizes if s not in checked.sizes]
@@ -141,6 +155,7 @@ def bind() -> None:
             "with_schedule": calls.with_schedule,
             "gradient": _gradient,
             "source": _source,
+            "explain": _explain,
         },
     )
     give(

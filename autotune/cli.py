@@ -3,6 +3,7 @@
     autotune FILE.py:OP -s M=512 -s N=512 -s K=512 --time 30 -o matmul.sched
     autotune "C[i,j] = sum(A[i,k]*B[k,j])" -i "A=f32[512,512]" -i "B=f32[512,512]" -o mm.sched
     autotune FILE.py:PROGRAM --inputs FILE.py:FUNCTION --both -o step.sched
+    diptych explain FILE.py:OP -s M=512 -s N=512 -s K=512
     diptych show|verify FILE ; diptych doctor
 
 Exit codes: 0 done, 1 a failure, 2 a mistake in the command line or a file, 130 interrupted (the
@@ -29,7 +30,7 @@ from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
 from ..algo.tensor_expr.settle import from_shapes, needs, numbered, sizes_named
-from ..algo.tensor_expr.sizes import evaluate
+from ..algo.tensor_expr.sizes import bind_sizes, evaluate
 from ..sched.loop.text import short
 from .tasks import load, split_target
 
@@ -120,8 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="autotune", description="Searches schedules and writes the best one to a file."
     )
     parser.add_argument("target", help="file.py:name, or an operator's text")
-    parser.add_argument("-s", "--size", action="append", default=[], metavar="M=1024")
-    parser.add_argument("-i", "--input", action="append", default=[], metavar="A=f32[64,64]")
+    _sized(parser)
     parser.add_argument("--inputs", metavar="file.py:function", help="example inputs of a program")
     parser.add_argument("--both", action="store_true", help="graph and loop schedules together")
     parser.add_argument("-o", "--output", required=True, type=_writable, metavar="FILE")
@@ -135,12 +135,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _sized(parser: argparse.ArgumentParser) -> None:
+    """The options that give an operator its sizes and types."""
+    parser.add_argument("-s", "--size", action="append", default=[], metavar="M=1024")
+    parser.add_argument("-i", "--input", action="append", default=[], metavar="A=f32[64,64]")
+
+
 def _tune(args: argparse.Namespace) -> int:
     from ..algo.graph.program import Program
     from .tune import tune_op, tune_program
 
-    file, name = split_target(args.target)
-    found = load(file, name) if name or file.endswith(".py") else parse(args.target)
+    found = _found(args.target)
     settings: dict[str, Any] = {
         "output": args.output, "seconds": args.time, "trials": args.trials,
         "threads": args.threads, "seed": args.seed,
@@ -155,7 +160,7 @@ def _tune(args: argparse.Namespace) -> int:
         if args.inputs is None:
             raise OpError("a program needs --inputs file.py:function, which returns its arguments")
         inputs = split_target(args.inputs)
-        result = tune_program((file, name), inputs, loops=args.both, **settings)
+        result = tune_program(split_target(args.target), inputs, loops=args.both, **settings)
     else:
         raise OpError(f"{args.target} is a {type(found).__name__}, not an operator or a program")
     gain = result.default_seconds / result.seconds
@@ -222,7 +227,7 @@ def op_types(
 
 
 def diptych(argv: list[str] | None = None) -> int:
-    """The `diptych` command: show, verify, doctor."""
+    """The `diptych` command: show, explain, verify, doctor."""
     parser = _Parser(prog="diptych", description="Schedule files and the system.")
     parser.add_argument("--version", action=_Version, nargs=0, help="versions, as doctor says them")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -233,6 +238,10 @@ def diptych(argv: list[str] | None = None) -> int:
         "target", nargs="?", help="file.py:name of the operator or program that it is for"
     )
     checking.add_argument("--inputs", metavar="file.py:function", help="arguments of the program")
+    explaining = commands.add_parser("explain", help="why a default schedule is what it is")
+    explaining.add_argument("target", help="file.py:name, or an operator's text")
+    _sized(explaining)
+    explaining.add_argument("--threads", type=_count, default=None)
     commands.add_parser("doctor", help="versions, devices and settings")
     args = parser.parse_args(argv)
     try:
@@ -254,10 +263,35 @@ def _command(args: argparse.Namespace) -> int:
 
     if args.command == "doctor":
         print(doctor())
+    elif args.command == "explain":
+        print(explained(args.target, args.size, args.input, args.threads))
     else:
         path = Path(args.file)
         print(show(path) if args.command == "show" else verify(path, args.target, args.inputs))
     return 0
+
+
+def explained(target: str, sizes: list[str], inputs: list[str], threads: int | None) -> str:
+    """The default schedule of an operator on this machine, with the figures it was chosen by."""
+    from ..codegen import pool
+    from ..codegen.host import machine
+    from ..codegen.peaks import peaks
+    from ..sched.loop.explain import explain
+
+    found = _found(target)
+    if not isinstance(found, Op):
+        raise OpError(f"{target} is a {type(found).__name__}, not an operator")
+    op, types = op_types(found, sizes, inputs)
+    pool.threads(threads)
+    dtypes = {name: dtype for name, (dtype, _) in types.items()}
+    bound = bind_sizes(check(op), {name: shape for name, (_, shape) in types.items()})
+    return explain(op, dtypes, bound, machine(), peaks())
+
+
+def _found(target: str) -> Any:
+    """What `file.py:name` or an operator's text names."""
+    file, name = split_target(target)
+    return load(file, name) if name or file.endswith(".py") else parse(target)
 
 
 def doctor() -> str:

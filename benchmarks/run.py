@@ -46,11 +46,13 @@ def _confine(threads: int) -> None:
 def _cases(given: argparse.Namespace, names: list[str], threads: int) -> None:
     from case import chosen
     from cases import CASES
+    from diptych.codegen.host import machine
+    from diptych.codegen.peaks import peaks as measured
     from measure import medians
     from peers import check, ours, peers
     from table import Row, heading, line, means, write
 
-    rows = []
+    rows, host, limits = [], machine(), measured()
     print(heading())
     for case in chosen(CASES, names):
         arrays = case.drawn()
@@ -59,7 +61,12 @@ def _cases(given: argparse.Namespace, names: list[str], threads: int) -> None:
         check(case, arrays, mine, next(iter(others.values()), None))
         seconds = medians(mine | others, given.rounds, threads)
         moved = case.moved or sum(a.nbytes for a in arrays) + _size(next(iter(mine.values()))())
-        rows.append(Row(case.name, threads, seconds, case.operations, moved))
+        # Integers have no peak of ours to compare with.
+        dtype = next((a.dtype.name for a in arrays if a.dtype.kind == "f"), None)
+        work = case.operations if dtype else 0
+        name = {"float64": "f64"}.get(dtype or "", "f32")
+        floor = limits.floor(work, moved, name, host, threads)
+        rows.append(Row(case.name, threads, seconds, case.operations, moved, floor))
         print(line(rows[-1]), flush=True)
         if given.write:
             write(rows[-1:], [c.name for c in CASES])

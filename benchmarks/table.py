@@ -13,12 +13,15 @@ from peers import KINDS, PEERS
 
 FILE = Path(__file__).parent / "RESULTS.md"
 TIMES = (*KINDS, *PEERS)
-COLUMNS = ("case", "threads", *TIMES, "default/peer", "hand/peer", "tuned/peer", "GF/s", "GB/s")
+COLUMNS = ("case", "threads", *TIMES, "default/peer", "hand/peer", "tuned/peer", "GF/s", "GB/s",
+           "floor", "of floor")  # fmt: skip
 HEAD = """# Results of the benchmark
 
 Made by `make bench`, or row by row by `python -P benchmarks/run.py NAMES --write`. Times are
 milliseconds, medians of runs taken in turn in one process; `default`, `hand` and `tuned` are ours.
-Ratios are the time of the best peer over ours: above 1 we are faster. Rates are those of our best.
+Ratios are the time of the best peer over ours: above 1 we are faster. Rates are those of our best;
+`floor` is the time that the roofline of this machine allows at least, by its measured peaks, and
+`of floor` that time over our best.
 """
 
 
@@ -31,6 +34,7 @@ class Row:
     seconds: Mapping[str, float]
     operations: float
     moved: float
+    floor: float
 
     def ratio(self, kind: str) -> float | None:
         """The best peer's time over ours, where both are known."""
@@ -48,6 +52,8 @@ class Row:
             *("" if r is None else f"{r:.2f}" for r in ratios),
             _number(self.operations / best / 1e9),
             _number(self.moved / best / 1e9),
+            _number(self.floor * 1e3),
+            f"{self.floor / best:.2f}",
         ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import llvmlite.ir as ir
 
 from . import elementary_erf, elementary_exp, elementary_pow, elementary_trig
-from .elementary_constant_power import constant_power
+from .elementary_constant_power import GREATEST, constant_power, product_of
 from .elementary_mod import divide, modulo
 from .frame import Frame, Unit
 from .lanes import Lanes
@@ -97,4 +97,7 @@ def power(f: Frame, a: ir.Value, b: ir.Value) -> ir.Value:
 
 def integer_power(f: Frame, signed: bool, a: ir.Value, b: ir.Value) -> ir.Value:
     """a ** b of integers."""
+    number = number_of(b)
+    if number is not None and 0 <= number <= GREATEST:
+        return product_of(Lanes(f.unit, f.ib, a), int(number)).llvm
     return elementary_pow.integer_power(f.unit, f.ib, signed, a, b)

@@ -18,6 +18,7 @@ from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .default_contract import contraction
 from .default_join import blocked
+from .default_strip import strips
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
@@ -40,8 +41,12 @@ def choose(
     """The sketch of the default schedule."""
     made = kernel(check(op), dtypes or {}, {**op.maxima, **sizes})
     found = groups(made)
-    joins = _joins(found, {t.name for t in made.tensors.values() if t.role == "temp"})
+    temps = {t.name for t in made.tensors.values() if t.role == "temp"}
     lanes = {g.name: _lanes(made, g, machine) for g in found}
+    strip = strips(found, temps, min(lanes.values(), default=1), machine)
+    if strip is not None:
+        return Sketch(strip)
+    joins = _joins(found, temps)
     choices = {g.name: _choose(g, joins.get(g.name), lanes[g.name], machine) for g in found}
     return Sketch(blocked(found, choices, lanes, machine) if joins else choices)
 

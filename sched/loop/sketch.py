@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.check import check
+from ...algo.tensor_expr.expr import Index
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
@@ -19,6 +20,7 @@ from .draft import Draft
 from .fuse import Fuse
 from .machine import Machine
 from .marks import Mark, Parallel, Unroll, Vectorize
+from .memory import Layout
 from .nest import loops
 from .reorder import Reorder
 from .schedule import Schedule
@@ -87,6 +89,8 @@ def build(
             nest = _Nest(draft, group, choice, machine, alone=False)
             if choice.tile:
                 nest.tile(_above(draft, group, nests.get(choice.join[0])))
+            else:
+                nest.lay()
             nest.mark()
     for nest in nests.values():
         nest.finish()
@@ -218,6 +222,17 @@ class _Nest:
             at = self.outs.index(outer)
             self.outs[at : at + 2] = [one]
             name = one
+
+    def lay(self) -> None:
+        """Puts the lanes of a joined nest innermost among its results' loops, and in memory."""
+        outs = self.group.outs
+        if self.choice.vector not in outs[:-1]:
+            return
+        moved = [*(n for n, i in enumerate(outs) if i != self.choice.vector)]
+        moved.append(outs.index(self.choice.vector))
+        if self.group.main.lhs == tuple(map(Index, outs)):
+            self._reorder([outs[n] for n in moved])
+            self.draft.attempt(Layout(self.group.name, tuple(f"d{n}" for n in moved)))
 
     def mark(self) -> None:
         """Vectorizes and unrolls the innermost loops of the nest and of what distribution made."""
