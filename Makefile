@@ -10,7 +10,7 @@ SEED ?= 0
 demo: $(VENV)/demo.stamp
 	$(BIN)/python -P examples/demo.py
 
-# Two workers, a file at a time: tests of a file may share what they count.
+# Two workers, a file at a time, random trials a chunk at a time (tests/conftest.py).
 test: $(VENV)/test.stamp
 	$(BIN)/pytest -n 2 --dist loadfile
 

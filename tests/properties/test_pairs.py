@@ -15,6 +15,7 @@ import pytest
 from properties.memory import PLACES
 from properties.pairs import Pair, draw, fails, run, shrunk
 from properties.proposals import PROPOSALS
+from properties.tally import chunks, together
 from properties.terms import TERMS
 
 MODE = os.environ.get("DIPTYCH_TEST", "sample")
@@ -23,11 +24,8 @@ CHUNK = 25
 SEED = int(os.environ.get("DIPTYCH_SEED", "0"))
 ONE = os.environ.get("DIPTYCH_PAIR")
 
-counts: Counter[str] = Counter()
-seen: Counter[str] = Counter()
 
-
-def check(seed: int) -> None:
+def check(seed: int, counts: Counter[str]) -> None:
     replay = f"pair {seed}: DIPTYCH_PAIR={seed} .venv/bin/pytest {__file__} -k one_pair"
     try:
         pair = draw(seed)
@@ -42,10 +40,10 @@ def check(seed: int) -> None:
         least = shrunk(pair, run)
         shown = fails(least, run) or wrong
         raise AssertionError(f"{replay}\n{least}\n{type(shown).__name__}: {shown}") from wrong
-    tally(pair, places)
+    count(pair, places, counts)
 
 
-def tally(pair: Pair, places: set[str] | None) -> None:
+def count(pair: Pair, places: set[str] | None, counts: Counter[str]) -> None:
     counts["pairs"] += 1
     counts["proposed"] += pair.proposed
     counts["taken"] += len(pair.steps)
@@ -53,29 +51,33 @@ def tally(pair: Pair, places: set[str] | None) -> None:
         counts["accepted"] += 1
         counts["length"] += len(pair.steps)
         counts["uneven"] += pair.uneven
-        seen.update(set(pair.names) | pair.case.kinds | places)
+        counts.update(f"with {name}" for name in {*pair.names, *pair.case.kinds, *places})
 
 
-@pytest.mark.parametrize("chunk", range(PAIRS // CHUNK))
-def test_pairs_agree(chunk: int) -> None:
+@pytest.mark.parametrize("chunk", chunks(PAIRS, CHUNK))
+def test_pairs_agree(chunk: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    counts: Counter[str] = Counter()
     for n in range(CHUNK):
-        check(SEED * 10_000_019 + chunk * CHUNK + n)
+        check(SEED * 10_000_019 + chunk * CHUNK + n, counts)
+    total = together(tmp_path_factory, "pairs", chunk, counts, PAIRS // CHUNK)
+    if total is not None:
+        assert_varied(total)
 
 
 @pytest.mark.skipif(ONE is None, reason="runs the pair of DIPTYCH_PAIR alone")
 def test_one_pair() -> None:
-    check(int(ONE or 0))
+    check(int(ONE or 0), Counter())
 
 
-def test_the_pairs_cover_the_space() -> None:
-    """Runs last: what was drawn is varied enough to mean something."""
-    if counts["pairs"] < PAIRS:
-        pytest.skip("needs the pairs of this file in the same run")
+def assert_varied(counts: Counter[str]) -> None:
+    """What was drawn by all chunks together covers the space of operators and schedules."""
+    assert counts["pairs"] == PAIRS
     accepted = counts["accepted"]
     assert accepted >= 0.6 * counts["pairs"]
     assert counts["taken"] >= 0.6 * counts["proposed"]
     assert counts["length"] >= 4 * accepted
     assert counts["uneven"] >= 0.3 * accepted
+    seen = {name.removeprefix("with "): n for name, n in counts.items() if name[:5] == "with "}
     assert {*PROPOSALS, *TERMS, *PLACES, "dynamic"} <= set(seen)
     rare = {name: n for name, n in seen.items() if n < 0.05 * accepted}
     assert not rare, (rare, counts)

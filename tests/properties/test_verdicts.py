@@ -13,25 +13,26 @@ from collections import Counter
 
 import pytest
 from properties.brute.trial import run
+from properties.tally import chunks, together
 
 MODE = os.environ.get("DIPTYCH_TEST", "sample")
 TRIALS = {"sample": 400, "full": 6000, "fuzz": 10**6}[MODE]
 CHUNK = 50
 SEED = int(os.environ.get("DIPTYCH_SEED", "0"))
 
-counts: Counter[str] = Counter()
 
-
-@pytest.mark.parametrize("chunk", range(TRIALS // CHUNK))
-def test_verdicts_agree(chunk: int) -> None:
+@pytest.mark.parametrize("chunk", chunks(TRIALS, CHUNK))
+def test_verdicts_agree(chunk: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    counts: Counter[str] = Counter()
     for n in range(CHUNK):
         run(SEED * 10_000_019 + chunk * CHUNK + n, counts)
+    total = together(tmp_path_factory, "verdicts", chunk, counts, TRIALS // CHUNK)
+    if total is not None:
+        assert_both_reached(total)
 
 
-def test_both_verdicts_were_reached() -> None:
-    """Runs last: enough was wrong, by enough primitives, and little could not be proved."""
-    if sum(n for name, n in counts.items() if name.startswith("tried ")) < 4 * TRIALS:
-        pytest.skip("needs the trials of this file in the same run")
+def assert_both_reached(counts: Counter[str]) -> None:
+    """Enough was wrong, by enough primitives, and little could not be proved."""
     assert counts["accepted, right"] >= 3 * TRIALS
     assert counts["refused, wrong"] >= 0.2 * TRIALS
     wrong = {"parallel", "vectorize", "shift", "reverse", "compute_with", "compute_at"}

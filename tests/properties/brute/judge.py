@@ -28,25 +28,38 @@ class Illegal(Exception):
 class Truth:
     """What a kernel means: the value of every instance of its stages, and its outputs."""
 
+    kernel: Kernel
     values: dict[Instance, Token] = field(default_factory=dict)
     outputs: dict[Place, Token] = field(default_factory=dict)
+
+    def of(self, kernel: Kernel) -> dict[Instance, Token]:
+        """The values of the instances of a kernel that primitives made of this one.
+
+        A user's reduction in two steps is known in its nest alone: its stages, which need each
+        other, do not run one after the other. So there only stages that stayed have known values.
+        """
+        new = {s.name for s in kernel.stages if s not in self.kernel.stages}
+        if any(s.turn is not None for s in kernel.stages if s.name in new):
+            return {at: value for at, value in self.values.items() if at[0] not in new}
+        return meaning_of(kernel).values if new else self.values
 
 
 def meaning_of(kernel: Kernel) -> Truth:
     """The kernel run as it is written: stages one after the other."""
     run = Run(initial(kernel), None)
     run.all()
-    return Truth(run.values, run.outputs())
+    return Truth(kernel, run.values, run.outputs())
 
 
-def fault(nest: Nest, outputs: dict[Place, Token]) -> str | None:
+def fault(nest: Nest, truth: Truth) -> str | None:
     """What is wrong with a nest, None if it gives the outputs and every instance its value."""
-    run = Run(nest, meaning_of(nest.kernel))
+    run = Run(nest, truth.of(nest.kernel))
     try:
         run.all()
     except Illegal as wrong:
         return str(wrong)
-    return None if run.outputs() == outputs else "an output is not complete, or another value"
+    right = run.outputs() == truth.outputs
+    return None if right else "an output is not complete, or another value"
 
 
 @dataclass
@@ -63,8 +76,9 @@ class Marked:
 class Run:
     """Executes a nest whose sizes are bound; buffers live as long as their loops say."""
 
-    def __init__(self, nest: Nest, wanted: Truth | None) -> None:
+    def __init__(self, nest: Nest, wanted: dict[Instance, Token] | None) -> None:
         self.nest, self.wanted = nest, wanted
+        self.known = {name for name, _ in wanted or ()}
         self.values: dict[Instance, Token] = {}
         self.cells: dict[str, dict[Cell, Token]] = {name: {} for name in nest.buffers}
         self.lives = dict.fromkeys(nest.buffers, 0)
@@ -158,7 +172,7 @@ class Run:
         instance = (stmt.instance[0], tuple(map(meaning.number, stmt.instance[1])))
         if self.wanted is None:
             self.values[instance] = value
-        elif self.wanted.values.get(instance) != value:
+        elif instance[0] in self.known and self.wanted.get(instance) != value:
             raise Illegal(f"{instance} sees another value, or is none of the kernel")
 
     def folded(self, buffer: str, cell: Cell) -> Cell:

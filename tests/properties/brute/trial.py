@@ -22,8 +22,7 @@ from diptych.sched.loop.primitive import Primitive
 from diptych.sched.loop.schedule import Schedule
 from diptych.sched.loop.storage import place
 from diptych.sched.loop.text import calls
-from properties.brute.judge import Place, fault, meaning_of
-from properties.brute.meaning import Token
+from properties.brute.judge import Truth, fault, meaning_of
 from properties.brute.refusals import is_structural
 from properties.operators import Grammar
 from properties.proposals import View, propose
@@ -72,7 +71,7 @@ class Trial:
     text: str
     op: dt.Op
     nest: Nest
-    outputs: dict[Place, Token]
+    truth: Truth
     sizes: Mapping[str, int]
     schedule: Schedule | None
     steps: list[str] = field(default_factory=list)
@@ -88,10 +87,10 @@ def start(seed: int, symbolic: bool) -> Trial:
     sizes = bind_sizes(checked, {name: a.shape for name, a in case.inputs.items()})
     dtypes = {name: from_numpy(a.dtype) for name, a in case.inputs.items()}
     stages = kernel(checked, dtypes, sizes)
-    nest, outputs = initial(stages), meaning_of(stages).outputs
-    assert fault(nest, outputs) is None, case.text
+    nest, truth = initial(stages), meaning_of(stages)
+    assert fault(nest, truth) is None, case.text
     schedule = op.schedule() if symbolic else None
-    return Trial(seed, case.text, op, nest, outputs, sizes, schedule)
+    return Trial(seed, case.text, op, nest, truth, sizes, schedule)
 
 
 def step(trial: Trial, call: str, counts: Counter[str]) -> str | None:
@@ -106,7 +105,7 @@ def step(trial: Trial, call: str, counts: Counter[str]) -> str | None:
         return f"{call} raises {type(error).__name__}: {error}"
     try:
         after = place(one.apply(trial.nest))
-        wrong = fault(after, trial.outputs)
+        wrong = fault(after, trial.truth)
     except Exception as error:
         # What is refused need not even mean anything.
         counts["meaningless"] += 1
