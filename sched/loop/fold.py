@@ -114,7 +114,7 @@ def _check(nest: Nest, buffer: Buffer, who: str) -> None:
                 live = life.reach(close, dim)
                 if live < count:
                     continue
-                clash = close.intersect(_sharing(life, dim, count))
+                clash = close.intersect(_sharing(life, dim, buffer.fold))
                 if not clash.is_empty():
                     found = _witness(nest, buffer, clash, sizes)
                     raise ScheduleError(f"{who}: {found}; {_advice(dim, live)}")
@@ -188,13 +188,13 @@ def _union(parts: Sequence[raw.Map]) -> raw.Map:
     return total.coalesce()
 
 
-def _sharing(life: Life, dim: int, count: int) -> raw.Map:
-    """The pairs of different elements whose coordinates in a dimension are equal modulo `count`."""
+def _sharing(life: Life, dim: int, folds: Sequence[tuple[int, int]]) -> raw.Map:
+    """The pairs of elements in one place, as far as folds go, that differ in a dimension."""
     dims = [f"e{n}" for n in range(life.outer + life.rank)]
     others = [f"f{n}" for n in range(life.outer + life.rank)]
-    one, two = Index(dims[life.outer + dim]), Index(others[life.outer + dim])
-    rest = mod(sub(one, two), const(count))
-    return pairing(dims, others, [compare("eq", rest, const(0)), compare("ne", one, two)])
+    ends = [(Index(dims[life.outer + n]), Index(others[life.outer + n])) for n in range(life.rank)]
+    same = [compare("eq", mod(sub(*ends[n]), const(count)), const(0)) for n, count in folds]
+    return pairing(dims, others, [*same, compare("ne", *ends[dim])])
 
 
 def _witness(nest: Nest, buffer: Buffer, clash: raw.Map, sizes: Sequence[str]) -> str:

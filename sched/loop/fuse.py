@@ -13,7 +13,7 @@ from .names import find_loop, fresh, index_of, prefix
 from .nest import Loop, Nest, Tree
 from .primitive import Primitive
 from .storage import rehomed
-from .tree import edit, with_tree
+from .tree import around_loop, edit, with_tree
 
 
 @dataclass(frozen=True)
@@ -73,5 +73,7 @@ class Fuse(Primitive):
             extent = loop.extent * count if known and loop.extent else None
             return Loop(self._name(outer), values, inner.body, "serial", extent)
 
-        homes = dict.fromkeys((outer.name, inner.name), self._name(outer))
+        # What lived in an iteration of the outer loop lives over several of the new one.
+        around = around_loop(nest.tree, outer.name)
+        homes = {inner.name: self._name(outer), outer.name: around[-1].name if around else None}
         return rehomed(with_tree(nest, edit(nest.tree, {outer.name: join})), homes)

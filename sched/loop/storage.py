@@ -96,7 +96,7 @@ def place(nest: Nest) -> Nest:
     return replace(nest, buffers=buffers)
 
 
-def rehomed(nest: Nest, homes: Mapping[str, str]) -> Nest:
+def rehomed(nest: Nest, homes: Mapping[str, str | None]) -> Nest:
     """The nest with buffers of loops that have become others under those: `yo` became `yoi`."""
     buffers = {
         name: replace(buffer, at=homes.get(buffer.at or "", buffer.at))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.expr import Index
+from ...algo.tensor_expr.expr import Expr, Index, substitute
 from .arguments import Rule
 from .compute import check_moved, is_recurrence
 from .copies import own_dims
 from .fold import live_window
 from .names import find_loop, suggest_from, where
 from .nest import Buffer, Loop, Nest, Stmt, Tree, loops
-from .placing import group_of, needed, runs_once
+from .placing import Placed, group_of, needed, runs_once
 from .primitive import Primitive
 from .storage import touching
 from .tree import chains, common_loops, edit
@@ -101,9 +102,14 @@ class StoreAt(Primitive):
             names = {stmt.name for stmt in group}
             levels = {level.name: level for level in placed.around}
 
+            gone = _unrepeated(around, placed)
+
             def change(item: Loop) -> Tree:
                 if item.name in levels:
                     return replace(levels[item.name], body=item.body)
+                if not gone.keys().isdisjoint(item.values):
+                    values = {s: substitute(v, gone.get(s, {})) for s, v in item.values.items()}
+                    item = replace(item, values=values)
                 moved = names.issuperset(item.values) and item.kind == "serial"
                 return item.body if moved and runs_once(item, placed.around) else item
 
@@ -134,3 +140,17 @@ class StoreAt(Primitive):
                 )
             found.append((names[name], count))
         return tuple(sorted(found))
+
+
+def _unrepeated(around: Sequence[Loop], placed: Placed) -> dict[str, dict[Expr, Expr]]:
+    """By statement: what stands for the dims by which it is repeated no more.
+
+    Loops that were skewed by the loops around may mention them.
+    """
+    gone: dict[str, dict[Expr, Expr]] = {name: {} for name in placed.stmts}
+    for before, after in zip(around, placed.around, strict=True):
+        for name, stmt in placed.stmts.items():
+            value = before.values.get(name)
+            if isinstance(value, Index) and value.name not in stmt.dims:
+                gone[name][value] = after.values[name]
+    return gone

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import diptych as dt
+import numpy as np
 import pytest
 from diptych.algo.errors import ScheduleError
 from diptych.algo.tensor_expr.parse import parse
@@ -199,3 +201,36 @@ def test_windows_give_the_same_values(text: str, at: str, run: Any, value: Any) 
     two = run(made.nest(sizes=sizes), inputs, 20)
     assert one.cells["b"] == two.cells["b"] != {}
     assert len(two.order) == len({(n, *p.items()) for n, p in two.order})
+
+
+def test_loops_that_were_skewed_by_loops_around_follow_the_element() -> None:
+    """What an iteration of y.i was for the computed tile is the element's own place now."""
+    chain = "s[i,j] = x[i,j] + 1\nt[i,j] = s[i,j] * x[i,j]\ny[j,i] = t[i,j] - s[i,j]"
+    made = schedule(chain).compute_at("t", "y.i").skew("t.i", "y.i", -1).store_at("t")
+    nested = made.nest(sizes={"I": 4, "J": 5})
+    assert nested.stmts["t"].dims == ("i", "j")
+    x = np.arange(20.0).reshape(4, 5)
+    got = dt.op(chain).with_schedule(made, strict=True)(x)
+    np.testing.assert_array_equal(got, (((x + 1) * x) - (x + 1)).T)
+
+
+def test_what_is_kept_over_a_fused_loop_lives_around_it() -> None:
+    made = schedule(BLUR).compute_at("t", "b.x").store_at("t", "b.y").fuse("b.y", "b.x")
+    assert made.nest(sizes={"Y": 6, "X": 7}).buffers["t"].at is None
+    a = np.arange(48.0).reshape(6, 8)
+    want = dt.interpret(dt.op(BLUR, returns="b"), a)
+    got = dt.op(BLUR, returns="b").with_schedule(made, strict=True)(a)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_elements_that_differ_in_two_folded_dimensions_may_have_places_of_their_own() -> None:
+    """On a diagonal both coordinates change: folded by 1 and by 2, two neighbours are apart."""
+    waves = (
+        "waves(x: [5, 5]) -> w:\n  w[i,j] = where((i > 0) & (j + 2 < 5) & (j > 0) & (i + 1 < 5), "
+        "w[i-1,j+2] - w[i+1,j-1], x[i,j]) where i in 0:5, j in 0:5"
+    )
+    made = dt.op(waves).schedule().stage("x", at="w.i", scope="stack", double=True)
+    assert made.nest().buffers["x.stack"].fold == ((0, 1), (1, 2))
+    x = np.arange(25.0).reshape(5, 5)
+    got = dt.op(waves).with_schedule(made, strict=True)(x)
+    np.testing.assert_array_equal(got, dt.interpret(dt.op(waves), x))
