@@ -47,7 +47,8 @@ def build(
     facts = {
         "function": text,
         "symbol": function.name,
-        "reads": [names.index(p.name) for p in function.params if p.name in names],
+        "reads": [p.name for p in function.params if p.name in names],
+        "sizes": list(signature.dynamic),
         "outputs": len(op.returns),
         "sites": emitted.sites,
         "parallel": emitted.parallel,

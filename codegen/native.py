@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True, eq=False)
 class Code:
     """An object in memory. `facts` are what the compiler found out: the loop IR (`function`) and
-    its name (`symbol`), the positions of the inputs that it reads and the number of outputs, the
+    its name (`symbol`), the inputs that it reads, the number of outputs, its dynamic `sizes`, the
     access sites that it may complain of, whether it runs on the pool, the bytes of workspace
     (`fixed`, and `thread` for each thread), and the text of the schedule."""
 
@@ -45,12 +45,17 @@ class NativeKernel:
     """Code, and how it is run. Calls from several threads at once are safe: each has a workspace
     of its own.
 
-    `sizes` are the values of the code's dynamic sizes, as arrays of rank 0. A `tiny` kernel keeps
-    the interpreter lock, which is cheaper.
+    `inputs` are the names of the arguments, `sizes` the values of the code's dynamic sizes, as
+    arrays of rank 0. A `tiny` kernel keeps the interpreter lock, which is cheaper.
     """
 
     def __init__(
-        self, name: str, code: Code, inputs: int, tiny: bool, sizes: tuple[Array, ...] = ()
+        self,
+        name: str,
+        code: Code,
+        inputs: Sequence[str],
+        tiny: bool,
+        sizes: tuple[Array, ...] = (),
     ) -> None:
         self.name, self.code, self.sizes = name, code, sizes
         facts = code.facts
@@ -58,7 +63,8 @@ class NativeKernel:
         self._parallel: bool = facts["parallel"]
         self._fixed, self._thread = facts["fixed"], facts["thread"]
         self._spare: list[tuple[Array, int]] = []
-        params = [*facts["reads"], *range(inputs, inputs + facts["outputs"])]
+        params = [inputs.index(read) for read in facts["reads"]]
+        params += range(len(inputs), len(inputs) + facts["outputs"])
         address = code.loaded.address(f"{facts['symbol']}.entry")
         words = kernel_words(address, params, sizes, self._parallel or not tiny)
         self._invoke = invoker(address, params, sizes, words)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from ..algo import debug
+from ..algo.tensor_expr.op import Op
 from . import jit
 from .cache import default_cache
 from .kept import object_key
@@ -46,8 +48,10 @@ def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> N
                 debug.say(2, f"{signature.op.name}: object {key[:12]} from the cache")
                 counts["loaded"] += 1
             code = codes[key] = Code(found[0], jit.Loaded(found[1]))
-    sizes = tuple(np.array(n, np.int64) for n in signature.dynamic.values())
-    return NativeKernel(signature.op.name, code, len(signature.types), signature.tiny, sizes)
+    dynamic = signature.dynamic
+    sizes = tuple(np.array(dynamic[name], np.int64) for name in code.facts["sizes"])
+    inputs = [p.name for p in signature.op.params]
+    return NativeKernel(signature.op.name, code, inputs, signature.tiny, sizes)
 
 
 def _compile(
@@ -59,12 +63,18 @@ def _compile(
 
 
 def _key(signature: Signature, schedule: Schedule | None, form: Form) -> str:
-    """The name of the object: of everything on which it depends."""
+    """The name of the object: of everything on which it depends. The order in which an operator
+    lists its inputs is no part of it."""
     return object_key(
-        signature.op.text,
-        [t.name for t, _ in signature.types],
+        signature.op.memo("text in any order", lambda: _in_any_order(signature.op)),
+        sorted((name, t.name) for name, t in signature.dtypes.items()),
         sorted(signature.bound.items()),
         None if schedule is None else schedule.text,
         repr(signature.machine),
-        repr(form),
+        repr(replace(form, strides=tuple(sorted(form.strides)))),
     )
+
+
+def _in_any_order(op: Op) -> str:
+    params = tuple(sorted(op.params, key=lambda p: p.name))
+    return Op(op.name, params, op.equations, op.returns, op.shapes, (), op.maxima).text

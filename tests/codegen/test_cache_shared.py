@@ -156,6 +156,21 @@ def test_r80_an_operator_made_again_is_found_again() -> None:
     assert counts["compiled"] == before
 
 
+def test_r80_inputs_in_another_order_share_an_object() -> None:
+    body = "    dynamic N <= 40\n    C[i,j] = sum(A[i,k] * B[k,j]) - s"
+    one = dt.op(f"f(A: f32[N, K], B: f64[K, M], s: f32[]) -> C:\n{body}")
+    two = dt.op(f"f(s: f32[], B: f64[K, M], A: f32[N, K]) -> C:\n{body}")
+    rng = np.random.default_rng(0)
+    before = None
+    for n in (5, 9):
+        a, b = rng.random((n, 3), np.float32), rng.random((3, 7))
+        first = one(a, b, 2)
+        np.testing.assert_allclose(first, a @ b - 2)
+        before = before or counts["compiled"]
+        np.testing.assert_array_equal(two(2, b, a), first)
+    assert counts["compiled"] == before
+
+
 def test_r81_lengths_and_scalars_compile_little() -> None:
     op = dt.op("f(A: f32[N], s: f32[]) -> Y:\n    dynamic N <= 256\n    Y[i] = A[i] * s")
     lengths = list(range(100, 200))

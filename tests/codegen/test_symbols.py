@@ -10,6 +10,8 @@ from diptych.algo.dtypes import BY_NAME
 from diptych.algo.errors import UnsupportedError
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.codegen import host_code, jit
+from diptych.codegen.dispatch_code import dispatch_module
+from diptych.codegen.layout import layout
 from diptych.codegen.pool_code import pool_llvm
 from diptych.codegen.symbols import ALLOWED, undefined_symbols
 from diptych.codegen.target import Target
@@ -63,6 +65,14 @@ function half(x: param f16[8], y: param f32[8]):
         x[i] = f16(y[i])
 """)
     assert undefined_symbols(kernel.object) <= ALLOWED
+
+
+@pytest.mark.skipif(layout() is None, reason="no compiled code enters here")
+def test_what_calls_kernels_asks_for_no_more() -> None:
+    """CPython's functions are reached by addresses that are given at run time."""
+    lay = layout()
+    assert lay is not None
+    assert undefined_symbols(jit.object_code(dispatch_module(jit.triple(), lay))) <= ALLOWED
 
 
 def test_the_pool_asks_for_threads_only() -> None:
