@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.expr import Expr, Index, substitute
+from ...algo.tensor_expr.expr import Expr, Index, indices_of, substitute
 from .arguments import Rule
 from .compute import check_moved, is_recurrence
 from .copies import own_dims
@@ -16,8 +16,9 @@ from .names import find_loop, suggest_from, where
 from .nest import Buffer, Loop, Nest, Stmt, Tree, loops
 from .placing import Placed, group_of, needed, runs_once
 from .primitive import Primitive
-from .storage import touching
+from .storage import repeats, touching
 from .tree import chains, common_loops, edit
+from .witness import at
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class StoreAt(Primitive):
         used |= {f"d{n}" for stmt in group for n in range(len(stmt.lhs))}
         once = {loop.name for loop in around[depth:]}
         if once:
+            self._check_repeated(nest, group, around[depth:])
             dims = own_dims(around, used)
             whole = any(map(is_recurrence, group))
             placed = needed(nest, group, around, dims, once, self.who, whole=whole)
@@ -120,6 +122,21 @@ class StoreAt(Primitive):
         buffer = replace(nest.buffers[self.stage], at=home, pinned=True, fold=())
         buffer = replace(buffer, fold=self._folds(nest, buffer))
         return replace(nest, buffers={**nest.buffers, self.stage: buffer})
+
+    def _check_repeated(self, nest: Nest, group: Sequence[Stmt], between: Sequence[Loop]) -> None:
+        """Raises where a loop that repeats a statement has other values than its iterations."""
+        for stmt in group:
+            own = set(stmt.dims[: repeats(stmt)])
+            for loop in between:
+                value = loop.values.get(stmt.name)
+                if value is None or isinstance(value, Index):
+                    continue
+                if not own.isdisjoint(indices_of(value)):
+                    raise ScheduleError(
+                        f"{self.who}: {stmt.name}{at(stmt)} is repeated by loop {loop.name}"
+                        f"{where(nest, loop)}, which is no more what it was at compute_at; use "
+                        "store_at before its loops are split, fused or skewed"
+                    )
 
     def _folds(self, nest: Nest, buffer: Buffer) -> tuple[tuple[int, int], ...]:
         if self.fold is None:

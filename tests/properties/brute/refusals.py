@@ -24,6 +24,8 @@ REASONS = {
         "a reorder names loops of one nest",
     r"there is (already a|no) ":
         "names are unique, and known",
+    r"which is no more what it was at compute_at":
+        "each element is to be computed once, and loops of another shape repeat it",
     r"is named twice$":
         "a loop has one place",
     r"is computed under loop \S+ already":
