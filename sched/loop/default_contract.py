@@ -209,7 +209,7 @@ def _share(tiles: int, threads: int) -> int:
 def _even(extent: int, most: int, unit: int) -> int:
     """The size of equal blocks of at most `most` iterations, a multiple of `unit` if not whole."""
     parts = -(-extent // max(1, most))
-    if parts == 1:
+    if parts <= 1:  # a size may be 0
         return extent
     size = -(-extent // parts)
     return min(extent, -(-size // unit) * unit)
