@@ -122,6 +122,11 @@ class Group:
         return sum(math.prod(self.shapes[n]) * self.sizes[n] for n in names)
 
     @cached_property
+    def widest(self) -> int:
+        """Bytes of the widest element that the main stage touches."""
+        return max(self.sizes[n] for n in (self.main.tensor, *(a.tensor for a in self.reads)))
+
+    @cached_property
     def reads(self) -> tuple[Access, ...]:
         """The distinct reads of the main stage."""
         return tuple(accesses(self.main.value))

@@ -16,6 +16,7 @@ from ...algo.tensor_expr.expr import Access, Index, accesses
 from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
+from .default_across import across
 from .default_contract import contraction
 from .default_join import blocked
 from .default_strip import strips
@@ -43,11 +44,13 @@ def choose(
     found = groups(made)
     temps = {t.name for t in made.tensors.values() if t.role == "temp"}
     lanes = {g.name: _lanes(made, g, machine) for g in found}
+    crossed = {g.name: c for g in found if (c := across(g, temps, lanes[g.name], machine))}
     strip = strips(found, temps, min(lanes.values(), default=1), machine)
     if strip is not None:
         return Sketch(strip)
     joins = _joins(found, temps)
     choices = {g.name: _choose(g, joins.get(g.name), lanes[g.name], machine) for g in found}
+    choices |= crossed
     return Sketch(blocked(found, choices, lanes, machine) if joins else choices)
 
 

@@ -24,6 +24,7 @@ from .memory import Layout
 from .nest import loops
 from .reorder import Reorder
 from .schedule import Schedule
+from .sketch_across import write_across
 from .sketch_contract import Contraction
 from .split import Split
 from .stage import Stage
@@ -79,7 +80,10 @@ def build(
     nests: dict[str, _Nest] = {}
     for group in found:
         choice = sketch.choices.get(group.name, Choice())
-        if choice.join is None:
+        if choice.vector in group.free:
+            width = choice.vectors * machine.lanes(group.widest)
+            write_across(draft, group, choice.vector, width, shared=choice.outer is not None)
+        elif choice.join is None:
             nests[group.name] = _Nest(draft, group, choice, machine, alone=len(found) == 1)
             nests[group.name].tile()
     # Consumers first: what a nest is joined to must have its final loops.

@@ -1,0 +1,51 @@
+"""Default schedules of recurrences: lanes across what is independent."""
+
+from __future__ import annotations
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.sched.loop.default import default
+from diptych.sched.loop.machine import Machine
+
+MACHINE = Machine(vector_bytes=64, registers=32, threads=2)
+WARPED = """
+warped(C: [B, M, N]) -> r:
+    R[b,0,0] = C[b,0,0]
+    R[b,i,0] = R[b,i-1,0] + C[b,i,0] where i in 1:M
+    R[b,0,j] = R[b,0,j-1] + C[b,0,j] where j in 1:N
+    low[b,i,j] = min(min(R[b,i,j+1], R[b,i+1,j]), R[b,i,j]) where i in 0:M-1, j in 0:N-1
+    R[b,i,j] = C[b,i,j] + low[b,i-1,j-1] - log(exp(low[b,i-1,j-1] - R[b,i-1,j])
+        + exp(low[b,i-1,j-1] - R[b,i,j-1])) where i in 1:M, j in 1:N
+    r[b] = R[b,M-1,N-1]
+"""
+SUMS = "sums(x: [N, M]) -> c:\n  c[i,0] = x[i,0]\n  c[i,j] = c[i,j-1] + x[i,j] where j in 1:M"
+
+
+def steps(text: str, **sizes: int) -> str:
+    op = dt.op(text)
+    return default(op, {op.params[0].name: dt.f32}, sizes, MACHINE).text
+
+
+def test_a_batch_runs_in_lanes() -> None:
+    found = steps(WARPED, B=32, M=256, N=256)
+    assert found.startswith(
+        '.split("R.3.b", 16).reorder("R.3.bo", "R.3.i", "R.3.j", "R.3.bi").vectorize("R.3.bi")'
+        '.layout("R", "d1", "d2", "d0").layout("low", "d1", "d2", "d0").parallel("R.3.bo")'
+    )
+
+
+def test_little_work_is_not_worth_reads_across_rows() -> None:
+    """Each of the 16 lanes of a running sum would read a line of its own for one addition."""
+    assert 'split("c.1.i", 16)' not in steps(SUMS, N=4096, M=1024)
+
+
+def test_a_small_batch_has_no_lanes() -> None:
+    assert "vectorize" not in steps(WARPED, B=7, M=256, N=256).replace('vectorize("r.b")', "")
+
+
+@pytest.mark.parametrize("batch", [16, 37])
+def test_results_are_right_for_every_batch(batch: int) -> None:
+    op = dt.op(WARPED)
+    costs = np.random.default_rng(batch).random((batch, 19, 23), np.float32)
+    np.testing.assert_allclose(op(costs), dt.interpret(op, costs), rtol=1e-4)
