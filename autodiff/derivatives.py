@@ -44,8 +44,11 @@ def _call(op: str) -> Callable[[Expr], Expr]:
     return lambda a: Call(op, (a,))
 
 
-_exp, _log, _sin, _cos, _sign, _floor = map(_call, ("exp", "log", "sin", "cos", "sign", "floor"))
-ONE, TWO = Const(1), Const(2)
+_exp, _log, _sin, _cos, _sign, _floor, _sigmoid = map(
+    _call, ("exp", "log", "sin", "cos", "sign", "floor", "sigmoid")
+)
+ONE, TWO, THREE = Const(1), Const(2), Const(3)
+LN_2 = Const(math.log(2))
 TWO_OVER_SQRT_PI = Const(2 / math.sqrt(math.pi))
 
 
@@ -98,9 +101,15 @@ DERIVATIVES: dict[str, Pullback] = {
     "sqrt": lambda c, a, y: (_div(c, mul(TWO, y)),),
     "rsqrt": lambda c, a, y: (_neg(_div(mul(c, y), mul(TWO, a))),),
     "exp": lambda c, a, y: (mul(c, y),),
+    "exp2": lambda c, a, y: (mul(c, mul(LN_2, y)),),
+    "expm1": lambda c, a, y: (mul(c, add(y, ONE)),),
     "log": lambda c, a, y: (_div(c, a),),
+    "log2": lambda c, a, y: (_div(c, mul(LN_2, a)),),
+    "log1p": lambda c, a, y: (_div(c, add(ONE, a)),),
+    "cbrt": lambda c, a, y: (_div(c, mul(THREE, mul(y, y))),),
     "tanh": lambda c, a, y: (mul(c, sub(ONE, mul(y, y))),),
     "sigmoid": lambda c, a, y: (mul(c, mul(y, sub(ONE, y))),),
+    "softplus": lambda c, a, y: (mul(c, _sigmoid(a)),),
     "erf": lambda c, a, y: (mul(c, mul(TWO_OVER_SQRT_PI, _exp(_neg(mul(a, a))))),),
     "sin": lambda c, a, y: (mul(c, _cos(a)),),
     "cos": lambda c, a, y: (_neg(mul(c, _sin(a))),),

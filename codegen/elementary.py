@@ -10,29 +10,33 @@ from collections.abc import Callable
 
 import llvmlite.ir as ir
 
-from . import elementary_erf, elementary_exp, elementary_pow, elementary_trig
+from . import (
+    elementary_erf,
+    elementary_exp,
+    elementary_log,
+    elementary_pow,
+    elementary_root,
+    elementary_trig,
+)
 from .elementary_constant_power import GREATEST, constant_power, product_of
 from .elementary_mod import divide, modulo
 from .frame import Frame, Unit
 from .lanes import Lanes
 from .values import F64, number_of
 
-
-def _sqrt(x: Lanes) -> Lanes:
-    return x.call("sqrt")
-
-
-def _rsqrt(x: Lanes) -> Lanes:
-    return 1.0 / x.call("sqrt")
-
-
 FUNCTIONS: dict[str, Callable[..., Lanes]] = {
-    "sqrt": _sqrt,
-    "rsqrt": _rsqrt,
+    "sqrt": elementary_root.sqrt,
+    "rsqrt": elementary_root.rsqrt,
+    "cbrt": elementary_root.cbrt,
     "exp": elementary_exp.exp,
-    "log": elementary_exp.log,
+    "exp2": elementary_exp.exp2,
+    "expm1": elementary_exp.expm1,
+    "log": elementary_log.log,
+    "log2": elementary_log.log2,
+    "log1p": elementary_log.log1p,
     "tanh": elementary_exp.tanh,
     "sigmoid": elementary_exp.sigmoid,
+    "softplus": elementary_log.softplus,
     "erf": elementary_erf.erf,
     "sin": elementary_trig.sin,
     "cos": elementary_trig.cos,

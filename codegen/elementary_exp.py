@@ -1,155 +1,95 @@
-"""exp, log, tanh and sigmoid.
+"""exp, exp2, expm1, tanh and sigmoid: e**r - 1 of the reduced r, and powers of two.
 
-Range reduction as in fdlibm (Sun Microsystems, 1993); the coefficients of log are fdlibm's and
-FreeBSD's, those of exp are of its series, which is long enough on |r| <= ln(2)/2.
+The coefficients are minimax fits (Remez) made at 40 digits; beside each is the relative error
+of e**r - 1 or 2**r - 1 that they leave.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
+from .elementary_format import clamped, format_of, nearest, power_of_two, reduced, scaled
 from .lanes import Lanes
 
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """The constants of a float type. ln2 is split so that n * ln2_hi is exact for exponents n."""
-
-    mantissa: int
-    bias: int
-    shift: float  # 1.5 * 2**mantissa: adding it rounds to an integer, found in the low bits
-    ln2_hi: float
-    ln2_lo: float
-    exp: tuple[float, ...]  # (e**r - 1 - r) / r**2
-    exp_low: float  # below: e**x is 0
-    exp_high: float  # above: e**x is infinite
-    log: tuple[float, ...]  # (log(1+f) - 2s) / (s**3 ...), s = f / (2+f), in s**2
-    sqrt_half: int  # the bits of sqrt(1/2)
-    tiny: float  # the least normal number
-    tanh_one: float  # above: tanh is 1
-
-
-def _series(last: int) -> tuple[float, ...]:
-    return tuple(1 / math.factorial(k) for k in range(2, last + 1))
-
-
-SINGLE = Format(
-    23, 127, 1.5 * 2**23, 0.693359375, -2.1219444005469057e-4, _series(7), -104.0, 89.0,
-    (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
-    0x3F3504F3, 2.0**-126, 10.0,
+EXP_SINGLE = (  # (e**r - 1 - r) / r**2, 2**-26
+    0.4999999811546842, 0.1666654273046233, 0.0416672080311547, 0.008366644945944392,
+    0.0013882286278106514,
 )  # fmt: skip
-DOUBLE = Format(
-    52, 1023, 1.5 * 2**52, 6.93147180369123816490e-01, 1.90821492927058770002e-10, _series(13),
-    -746.0, 710.0,
-    (6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
-     2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
-     1.479819860511658591e-01),
-    0x3FE6A09E667F3BCD, 2.0**-1022, 20.0,
+EXP_DOUBLE = (  # 2**-55.6
+    0.5000000000000006, 0.16666666666666588, 0.04166666666657539, 0.00833333333339043,
+    0.0013888888932051527, 0.00019841269717565032, 2.4801504650581362e-05,
+    2.7557408254382454e-06, 2.762629872650359e-07, 2.5053768925375765e-08,
+)  # fmt: skip
+EXP2_SINGLE = (  # (2**r - 1) / r, 2**-29
+    0.6931472063967585, 0.24022651357701302, 0.0555032744481955, 0.009618002671490591,
+    0.0013400410458637296, 0.00015476606578079526,
+)  # fmt: skip
+EXP2_DOUBLE = (  # 2**-58
+    0.6931471805599453, 0.24022650695910133, 0.05550410866482174, 0.00961812910759305,
+    0.001333355814637869, 0.00015403530458467545, 1.52527338678685e-05, 1.32154346091977e-06,
+    1.0178046327347098e-07, 7.073898037816376e-09, 4.4574071203364707e-10,
+)  # fmt: skip
+_TANH_SINGLE = (  # (tanh(x) - x) / x**3 in x**2, 2**-29.8
+    -0.33333317577225047, 0.1333258656317089, -0.053852338936637725, 0.02107174949304309,
+    -0.006274286920255152,
+)  # fmt: skip
+_TANH_DOUBLE = (  # 2**-55.5
+    -0.33333333333332316, 0.13333333333168707, -0.053968253876078516, 0.021869485974787287,
+    -0.00886319450388374, 0.003591719695687498, -0.001453216746939153, 0.0005791369843672925,
+    -0.00021030234494041113, 5.1021438749743674e-05,
 )  # fmt: skip
 
 
-def format_of(x: Lanes) -> Format:
-    """The constants for the type of x."""
-    return DOUBLE if x.double else SINGLE
+def _coefficients(x: Lanes) -> tuple[float, ...]:
+    return EXP_DOUBLE if x.double else EXP_SINGLE
 
 
-def _reduce(x: Lanes, c: Format) -> tuple[Lanes, Lanes]:
-    """n as an integer and r with x = n ln 2 + r, |r| <= ln(2)/2."""
-    shifted = x.fma(1 / math.log(2), c.shift)
-    n = shifted - c.shift
-    r = n.fma(-c.ln2_lo, n.fma(-c.ln2_hi, x))
-    return shifted.bits() - x.constant(c.shift).bits(), r
-
-
-def _power_of_two(n: Lanes, c: Format) -> Lanes:
-    """2**n for exponents of normal numbers."""
-    return ((n + c.bias) << c.mantissa).as_float()
-
-
-def _clamped(x: Lanes, low: float, high: float) -> Lanes:
-    """NaN stays."""
-    return x.gt(high).choose(high, x.lt(low).choose(low, x))
-
-
-def _less_one(r: Lanes, c: Format) -> Lanes:
+def less_one(r: Lanes) -> Lanes:
     """e**r - 1 for the reduced r."""
-    return (r * r).fma(r.polynomial(c.exp), r)
+    return (r * r).fma(r.polynomial(_coefficients(r)), r)
 
 
 def exp(x: Lanes) -> Lanes:
     """e**x"""
     c = format_of(x)
-    n, r = _reduce(_clamped(x, c.exp_low, c.exp_high), c)
-    return _scaled(_less_one(r, c) + 1.0, n, c)
+    n, r = reduced(clamped(x, c.exp_low, c.exp_high))
+    return scaled(r.polynomial((1.0, 1.0, *_coefficients(x))), n)
 
 
-def _scaled(y: Lanes, n: Lanes, c: Format) -> Lanes:
-    """y * 2**n, in two steps, so that results may be subnormal or infinite."""
-    half = n >> 1
-    return y * _power_of_two(half, c) * _power_of_two(n - half, c)
-
-
-def _split(x: Lanes, c: Format) -> tuple[Lanes, Lanes]:
-    """k as a float and m with x = 2**k m, sqrt(1/2) <= m < sqrt(2), for finite x > 0."""
-    small = x.lt(c.tiny)
-    x = small.choose(x * 2.0 ** (c.mantissa + 2), x)
-    one = c.bias << c.mantissa
-    bits = x.bits() + (one - c.sqrt_half)
-    k = ((bits >> c.mantissa) - c.bias).to_float()
-    k = small.choose(k - float(c.mantissa + 2), k)
-    m = ((bits & ((1 << c.mantissa) - 1)) + c.sqrt_half).as_float()
-    return k, m
-
-
-def log(x: Lanes) -> Lanes:
-    """The natural logarithm; -inf at 0, NaN below."""
+def exp2(x: Lanes) -> Lanes:
+    """2**x"""
     c = format_of(x)
-    k, m = _split(x, c)
-    f = m - 1.0
-    s = f / (f + 2.0)
-    z = s * s
-    rest = z * z.polynomial(c.log)
-    half = f * f * 0.5
-    y = k.fma(c.ln2_hi, f - (half - k.fma(c.ln2_lo, s * (half + rest))))
-    y = x.eq(0.0).choose(-math.inf, x.lt(0.0).choose(math.nan, y))
-    return x.lt(math.inf).choose(y, x)
+    x = clamped(x, -float(c.bias + c.mantissa + 1), float(c.bias + 1))
+    n = nearest(x)
+    return scaled((x - n).polynomial((1.0, *(EXP2_DOUBLE if x.double else EXP2_SINGLE))), n)
 
 
-def _ratio(a: Lanes, a_low: Lanes, b: Lanes, b_low: Lanes) -> Lanes:
-    """(a + a_low) / (b + b_low), almost rounded once: a quotient and its correction."""
-    inverse = 1.0 / b
-    q = a * inverse
-    p, error = q.two_product(b)
-    rest = ((a - p) - error) + (a_low - q * b_low)
-    return q + rest * inverse
+def expm1(x: Lanes) -> Lanes:
+    """e**x - 1, exact where e**x is near 1: 2**n (p + (1 - 2**-n))."""
+    c = format_of(x)
+    n, r = reduced(clamped(x, -c.one_alone, c.exp_high))
+    rest = 1.0 - power_of_two(-clamped(n, None, c.one_alone))
+    return x.eq(0.0).choose(x, scaled(less_one(r) + rest, n))
 
 
 def tanh(x: Lanes) -> Lanes:
-    """The hyperbolic tangent: t / (t + 2) with t = e**2|x| - 1, both to twice the precision."""
-    c = format_of(x)
-    n, r = _reduce(_clamped(x.abs(), 0.0, c.tanh_one) * 2.0, c)
-    scale = _power_of_two(n, c)
-    above = scale - 1.0  # 0, or at least as large as what is added to it
-    p = _less_one(r, c)
-    t = scale.fma(p, above)
-    low = scale * p - (t - above)
-    b, b_low = t.two_sum(2.0)
-    return _ratio(t, low, b, b_low + low).with_sign_of(x)
+    """The hyperbolic tangent: a series up to 0.55, and 1 - 2 / (e**2|x| + 1) above."""
+    size = x.abs()
+    z = size * size
+    near = (size * z).fma(z.polynomial(_TANH_DOUBLE if x.double else _TANH_SINGLE), size)
+    limit = 20.0 if x.double else 10.0  # above it is 1
+    n, r = reduced(clamped(size, None, limit) * 2.0)
+    e = r.polynomial((1.0, 1.0, *_coefficients(x))) * power_of_two(n)
+    far = 1.0 - 2.0 / (e + 1.0)
+    return size.lt(0.55).choose(near, far).with_sign_of(x)
 
 
 def sigmoid(x: Lanes) -> Lanes:
     """1 / (1 + e**-x): of e = e**-|x|, which never overflows, 1 or e over 1 + e."""
-    c = format_of(x)
-    n, r = _reduce(_clamped(-x.abs(), c.exp_low, 0.0), c)
-    p = _less_one(r, c)
-    small = n.lt(-60)  # 1 + e is 1, and e may be subnormal
-    scale = _power_of_two(small.choose(-60, n), c)
-    e = scale.fma(p, scale)
-    low = scale * p - (e - scale)
+    n, r = reduced(clamped(-x.abs(), format_of(x).exp_low, None))
+    p = less_one(r)
+    s = p + 1.0
+    e = scaled(s, n)
     b = e + 1.0
-    b_low = ((1.0 - b) + e) + low
     right = x.ge(0.0)
-    q = _ratio(right.choose(1.0, e), right.choose(0.0, low), b, b_low)
-    tail = x.make(x.ib.and_(small.llvm, x.lt(0.0).llvm))
-    return tail.choose(_scaled(p + 1.0, n, c), q)
+    q = right.choose(1.0, e) / b
+    lost = right.choose(0.0, p - (s - 1.0)) - (e - (b - 1.0))  # in s and in b, nearly as fractions
+    return q.fma(lost, q)

@@ -1,6 +1,6 @@
 """x ** y of floats, by a logarithm of twice the precision, and of integers, by squaring.
 
-f32 goes through f64, whose own log and exp are far more exact than needed there.
+f32 goes through f64, by polynomials that are just as exact as f32 needs (minimax fits by Remez).
 """
 
 from __future__ import annotations
@@ -9,22 +9,41 @@ import math
 
 import llvmlite.ir as ir
 
-from .elementary_exp import DOUBLE, _clamped, _reduce, _scaled, _split, exp, log
+from .elementary_exp import EXP2_SINGLE, EXP_DOUBLE
+from .elementary_format import DOUBLE, clamped, nearest, reciprocal, reduced, scaled, split
+from .elementary_rare import where_any
 from .frame import Unit
 from .lanes import Lanes
 from .values import constant, lanes_of, like
 
 _LN2_TAIL = 5.497923018708371e-14  # ln 2 - _LN2_HEAD
 _LN2_HEAD = 0.6931471805598903  # 42 bits: a multiple by an exponent is exact
+_LOG2 = (  # log2(1+f) / f on [-1/4, 1/2], relative error 2**-33
+    1.442695040995198, -0.7213475168435609, 0.48089828195820794, -0.3606743606612105,
+    0.2885460421556916, -0.24042819807683735, 0.20581995458814228, -0.18031422538334604,
+    0.16466037969379616, -0.15287756851155007, 0.11550500933165374, -0.04495048009549922,
+)  # fmt: skip
+_TAIL = (  # ((log(1+f) / 2s - 1) / z - 1/3) / z, s = f / (2 + f), z = s**2; 2**-69 of 1
+    0.1999999999999986, 0.14285714285789725, 0.11111111095427281, 0.09090910781254598,
+    0.07692202386957064, 0.06670599360670224, 0.05795766548673259, 0.06288285140606478,
+)  # fmt: skip
 
 
 def power(x: Lanes, y: Lanes) -> Lanes:
     """x ** y as C's pow."""
     size = x.abs()
-    if x.double:
-        magnitude = _power_of_positive(size, y)
-    else:
-        magnitude = exp(y.to_double() * log(size.to_double())).to_single()
+    magnitude = _of_positive(size, y) if x.double else _of_positive_single(size, y)
+    ib = x.ib
+    inside = ib.and_(x.gt(0.0).llvm, x.lt(math.inf).llvm)
+    plain = ib.and_(inside, y.abs().lt(math.inf).llvm)
+    (result,) = where_any(
+        x, ib.not_(plain), lambda: [_special(x, y, size, magnitude).llvm], [magnitude.llvm]
+    )
+    return result
+
+
+def _special(x: Lanes, y: Lanes, size: Lanes, magnitude: Lanes) -> Lanes:
+    """The power, given that of |x|, whatever the arguments are."""
     whole, odd = _parity(y)
     negative = x.lt(0.0)
     signed = x.make(x.ib.and_(negative.llvm, odd.llvm)).choose(-magnitude, magnitude)
@@ -71,41 +90,50 @@ def _parity(y: Lanes) -> tuple[Lanes, Lanes]:
     return y.make(whole), y.make(odd)
 
 
+def _of_positive_single(x: Lanes, y: Lanes) -> Lanes:
+    """x ** y of f32, for finite x > 0: 2 ** (y log2 x) in f64."""
+    k, m = split(x)
+    f = (m - 1.0).to_double()
+    t = y.to_double() * f.fma(f.polynomial(_LOG2), k.to_double())
+    t = clamped(t, -160.0, 160.0)
+    n = nearest(t)
+    return scaled((t - n).polynomial((1.0, *EXP2_SINGLE)), n).to_single()
+
+
 def _log_twice(x: Lanes) -> tuple[Lanes, Lanes]:
-    """hi + lo = log x to some 68 bits: 2s (1 + z/3 + z^2/5 + ...), s = (m-1)/(m+1), z = s^2."""
-    k, m = _split(x, DOUBLE)
-    f = m - 1.0
-    u, u_low = m.two_sum(1.0)
-    s = f / u
+    """hi + lo = log x to some 64 bits: 2s (1 + z/3 + z^2/5 + ...), s = (m-1)/(m+1), z = s^2."""
+    k, m = split(x)
+    f, u = m - 1.0, m + 1.0
+    u_low = m - (u - 1.0)
+    inverse = reciprocal(u)
+    s = f * inverse
     p, e = s.two_product(u)
-    s_low = (((f - p) - e) - s * u_low) / u
+    s_low = (((f - p) - e) - s * u_low) * inverse
     z, z_low = s.two_product(s)
-    z_low = z_low + 2.0 * s * s_low
-    tail = z.polynomial([1 / (2 * j + 5) for j in range(13)])  # 1/5 + z/7 + ...
-    p, e = z.two_product(tail)
-    third = 1 / 3
-    q, q_low = p.two_sum(third)
-    q_low = q_low + e + z_low * tail + 1.850371707708594e-17  # 1/3 - third
-    p, e = z.two_product(q)  # z/3 + z^2/5 + ...
-    e = e + z * q_low + z_low * q
-    h, h_low = s.two_product(p)
-    h_low = h_low + s * e + s_low * p
-    hi, lo = s.two_sum(h)
-    lo = lo + h_low + s_low
+    z_low = z_low + (s * 2.0) * s_low
+    h, e = z.two_product(z.constant(1 / 3))
+    e = e + z.fma(1.850371707708594e-17, z_low * (1 / 3))  # 1/3 in two parts
+    tail = (z * z) * z.polynomial(_TAIL)
+    total = h + tail
+    low = (tail - (total - h)) + e
+    g, g_low = s.two_product(total)
+    hi = s + g
+    lo = (g - (hi - s)) + (s.fma(low, g_low) + s_low.fma(total, s_low))
     hi, lo = hi * 2.0, lo * 2.0
-    total, error = (k * _LN2_HEAD).two_sum(hi)
-    return total, error + (lo + k * _LN2_TAIL)
+    whole = k * _LN2_HEAD  # 0 or larger than hi
+    total = whole + hi
+    return total, (hi - (total - whole)) + k.fma(_LN2_TAIL, lo)
 
 
-def _power_of_positive(x: Lanes, y: Lanes) -> Lanes:
+def _of_positive(x: Lanes, y: Lanes) -> Lanes:
+    """x ** y of f64, for finite x > 0."""
     hi, lo = _log_twice(x)
+    y = clamped(y, -(2.0**64), 2.0**64)  # beyond it x ** y is 0, 1 or inf
     p, e = y.two_product(hi)
     e = e + y * lo
-    inside = p.abs().lt(800.0)
-    e = inside.choose(e, e.constant(0.0))
-    n, r = _reduce(_clamped(p, DOUBLE.exp_low, DOUBLE.exp_high), DOUBLE)
-    r = r + e
-    return _scaled((r * r).fma(r.polynomial(DOUBLE.exp), r) + 1.0, n, DOUBLE)
+    e = p.abs().lt(800.0).choose(e, e.constant(0.0))
+    n, r = reduced(clamped(p, DOUBLE.exp_low, DOUBLE.exp_high))
+    return scaled((r + e).polynomial((1.0, 1.0, *EXP_DOUBLE)), n)
 
 
 def integer_power(unit: Unit, ib: ir.IRBuilder, signed: bool, a: ir.Value, b: ir.Value) -> ir.Value:

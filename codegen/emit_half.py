@@ -5,7 +5,6 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType
-from ..algo.errors import UnsupportedError
 from .frame import Frame
 from .lanes import Lanes
 from .values import F32, HALF, constant, lanes_of, like, shaped
@@ -27,8 +26,7 @@ def widen(f: Frame, dtype: DType, raw: ir.Value) -> ir.Value:
     """The f32 of what memory holds."""
     n = lanes_of(raw)
     if dtype.name == "f16":
-        _supported(f)
-        return f.ib.fpext(raw, shaped(F32, n))
+        return f.ib.fpext(raw, shaped(F32, n)) if f.target.half else _from_half(f, raw)
     wide = f.ib.zext(raw, shaped(I32, n))
     return f.ib.bitcast(f.ib.shl(wide, like(wide, 16)), shaped(F32, n))
 
@@ -37,8 +35,7 @@ def narrow(f: Frame, dtype: DType, value: ir.Value) -> ir.Value:
     """What memory holds for an f32. NaN stays NaN."""
     ib, n = f.ib, lanes_of(value)
     if dtype.name == "f16":
-        _supported(f)
-        return ib.fptrunc(value, shaped(HALF, n))
+        return ib.fptrunc(value, shaped(HALF, n)) if f.target.half else _to_half(f, value)
     bits = ib.bitcast(value, shaped(I32, n))
     odd = ib.and_(ib.lshr(bits, like(bits, 16)), like(bits, 1))
     up = ib.add(ib.add(bits, like(bits, 0x7FFF)), odd)
@@ -61,8 +58,41 @@ def from_double(f: Frame, value: ir.Value) -> ir.Value:
     return ib.bitcast(odd, near.type)
 
 
-def _supported(f: Frame) -> None:
-    if not f.target.half:
-        raise UnsupportedError(
-            "this processor has no instructions for f16 (x86 calls them F16C); use f32 or bf16"
-        )
+# f16 where the machine does not convert it, by its bits
+
+
+def _from_half(f: Frame, raw: ir.Value) -> ir.Value:
+    """The f32 of an f16: its bits moved into place are too small by a power of two."""
+    ib, n = f.ib, lanes_of(raw)
+    bits = ib.zext(ib.bitcast(raw, shaped(I16, n)), shaped(I32, n))
+    size = ib.and_(bits, like(bits, 0x7FFF))
+    sign = ib.shl(ib.xor(bits, size), like(bits, 16))
+    moved = ib.shl(size, like(bits, 13))
+    finite = ib.fmul(ib.bitcast(moved, shaped(F32, n)), constant(F32, 2.0**112, n))
+    beyond = ib.or_(moved, like(bits, 0x7F800000))  # inf and NaN
+    fits = ib.icmp_signed("<", size, like(bits, 0x7C00))
+    total = ib.select(fits, ib.bitcast(finite, shaped(I32, n)), beyond)
+    return ib.bitcast(ib.or_(total, sign), shaped(F32, n))
+
+
+def _to_half(f: Frame, value: ir.Value) -> ir.Value:
+    """The f16 nearest to an f32, ties to even."""
+    ib, n = f.ib, lanes_of(value)
+    bits = ib.bitcast(value, shaped(I32, n))
+    size = ib.and_(bits, like(bits, 0x7FFFFFFF))
+    sign = ib.lshr(ib.xor(bits, size), like(bits, 16))
+    odd = ib.and_(ib.lshr(size, like(bits, 13)), like(bits, 1))
+    up = ib.add(ib.add(size, like(bits, 0xFFF - (112 << 23))), odd)
+    normal = ib.lshr(up, like(bits, 13))
+    half = constant(F32, 0.5, n)  # whose last place is the least f16
+    least = ib.bitcast(ib.fadd(ib.bitcast(size, half.type), half), bits.type)
+    subnormal = ib.sub(least, like(bits, 0x3F000000))
+    beyond = ib.select(
+        ib.icmp_signed(">", size, like(bits, 0x7F800000)),
+        ib.or_(ib.and_(ib.lshr(size, like(bits, 13)), like(bits, 0x3FF)), like(bits, 0x7E00)),
+        like(bits, 0x7C00),
+    )
+    total = ib.select(ib.icmp_signed("<", size, like(bits, 113 << 23)), subnormal, normal)
+    total = ib.select(ib.icmp_signed("<", size, like(bits, 143 << 23)), total, beyond)
+    short = ib.trunc(ib.or_(total, sign), shaped(I16, n))
+    return ib.bitcast(short, shaped(HALF, n))

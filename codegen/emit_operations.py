@@ -121,6 +121,8 @@ def _integer_or_float(name: str) -> Emit:
     return emit
 
 
+_OF_ALL_TYPES = ("pow", "floordiv", "mod")
+
 TABLE: dict[str, Emit] = {
     "or": lambda f, t, a, b: f.ib.or_(a, b),
     "and": lambda f, t, a, b: f.ib.and_(a, b),
@@ -144,10 +146,7 @@ TABLE: dict[str, Emit] = {
     "abs": _abs,
     "sign": _sign,
     "where": _select,
-    **{
-        name: _elementary(name)
-        for name in ("sqrt", "rsqrt", "exp", "log", "tanh", "sigmoid", "erf", "sin", "cos")
-    },
+    **{name: _elementary(name) for name in elementary.FUNCTIONS if name not in _OF_ALL_TYPES},
     "floor": _integer_or_float("floor"),
     "ceil": _integer_or_float("ceil"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,13 +17,19 @@ from .target import Target
 @cache
 def host_target() -> Target:
     """The emitter's view of this machine."""
-    features = host_features()
-    x86 = llvm.get_process_triple().startswith(("x86_64", "i386", "i686"))
+    return target_of(llvm.get_process_triple(), host_features())
+
+
+def target_of(triple: str, features: Mapping[str, bool]) -> Target:
+    """The emitter's view of a machine with these extensions (only x86 lacks what is asked for)."""
+    if not triple.startswith(("x86_64", "i386", "i686")):
+        return Target(triple)
     return Target(
-        llvm.get_process_triple(),
-        fma=features.get("fma", False) if x86 else True,
-        rounding=features.get("sse4.1", False) if x86 else True,
-        half=features.get("f16c", False) if x86 else True,
+        triple,
+        fma=features.get("fma", False),
+        rounding=features.get("sse4.1", False),
+        half=features.get("f16c", False),
+        avx512=all(features.get(f"avx512{part}", False) for part in ("f", "vl", "dq", "bw")),
     )
 
 

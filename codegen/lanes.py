@@ -111,9 +111,25 @@ class Lanes:
         return s, (self - (s - v)) + (-v + other)
 
     def polynomial(self, coefficients: Sequence[float]) -> Lanes:
-        """c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule."""
-        total = self.make(like(self.llvm, coefficients[-1]))
-        for c in reversed(coefficients[:-1]):
+        """c[0] + c[1] x + c[2] x^2 + ...
+
+        The first two terms are added last, as by Horner's rule, for their rounding is what counts.
+        The others are added in 2, 4 or 8 chains (Estrin), since a long chain waits for itself.
+        """
+        first, rest = coefficients[:2], coefficients[2:]
+        if len(rest) < 3:
+            first, rest = coefficients[:-1], coefficients[-1:]
+        terms: list[Lanes | float] = list(rest)
+        power = self
+        for _ in range((len(rest) - 1).bit_length() - 1 if len(rest) < 16 else 3):
+            pairs = zip(terms[::2], terms[1::2], strict=False)
+            joined: list[Lanes | float] = [power.fma(high, low) for low, high in pairs]
+            terms = joined + terms[2 * len(joined) :]
+            power = power * power
+        total = self.make(self._raw(terms[-1]))
+        for term in reversed(terms[:-1]):
+            total = total.fma(power, term)
+        for c in reversed(first):
             total = total.fma(self, c)
         return total
 

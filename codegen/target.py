@@ -21,18 +21,26 @@ class Target:
     """The host. A GPU overrides what it does otherwise.
 
     `fma`, `rounding` and `half` say whether llvm.fma, llvm.floor and conversions of f16 are
-    instructions here (where they are not, LLVM would call a library); `parallel` whether parallel
+    instructions here (where they are not, LLVM would call a library); `avx512` whether there are
+    AVX-512's instructions, on registers of all three widths; `parallel` whether parallel
     loops go to the thread pool, `prefetches` and `streams` whether cells can be brought near, and
     stored past the caches.
     """
 
     def __init__(
-        self, triple: str, *, fma: bool = True, rounding: bool = True, half: bool = True
+        self,
+        triple: str,
+        *,
+        fma: bool = True,
+        rounding: bool = True,
+        half: bool = True,
+        avx512: bool = False,
     ) -> None:
         self.triple = triple
         self.fma = fma
         self.rounding = rounding
         self.half = half
+        self.avx512 = avx512
         self.parallel = True
         self.prefetches = self.streams = True
 

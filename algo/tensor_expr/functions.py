@@ -164,9 +164,29 @@ def exp(x: Any) -> Any:
     return _apply("exp", x)
 
 
+def exp2(x: Any) -> Any:
+    """2 ** x"""
+    return _apply("exp2", x)
+
+
+def expm1(x: Any) -> Any:
+    """exp(x) - 1, accurate where x is small"""
+    return _apply("expm1", x)
+
+
 def log(x: Any) -> Any:
     """The natural logarithm."""
     return _apply("log", x)
+
+
+def log2(x: Any) -> Any:
+    """The logarithm to base 2."""
+    return _apply("log2", x)
+
+
+def log1p(x: Any) -> Any:
+    """log(1 + x), accurate where x is small"""
+    return _apply("log1p", x)
 
 
 def sqrt(x: Any) -> Any:
@@ -179,6 +199,11 @@ def rsqrt(x: Any) -> Any:
     return _apply("rsqrt", x)
 
 
+def cbrt(x: Any) -> Any:
+    """The cube root, of negative numbers too."""
+    return _apply("cbrt", x)
+
+
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent."""
     return _apply("tanh", x)
@@ -187,6 +212,11 @@ def tanh(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))"""
     return _apply("sigmoid", x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)), without overflow"""
+    return _apply("softplus", x)
 
 
 def erf(x: Any) -> Any:

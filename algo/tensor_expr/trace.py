@@ -36,12 +36,17 @@ from .functions import (
     argmax,
     argmin,
     cast,
+    cbrt,
     ceil,
     cos,
     erf,
     exp,
+    exp2,
+    expm1,
     floor,
     log,
+    log1p,
+    log2,
     max,
     maximum,
     min,
@@ -51,6 +56,7 @@ from .functions import (
     sigmoid,
     sign,
     sin,
+    softplus,
     sqrt,
     sum,
     tanh,
@@ -64,9 +70,10 @@ from .surface import Draft, is_name, make_op
 from .terms import Ranged, Term, Value, indices, size, to_expr, to_position
 
 __all__ = [
-    "Tensor", "Term", "Total", "abs", "all", "any", "argmax", "argmin", "cast", "ceil", "cos",
-    "erf", "exp", "floor", "indices", "log", "max", "maximum", "min", "minimum", "prod", "rsqrt",
-    "sigmoid", "sign", "sin", "size", "sqrt", "sum", "tanh", "tensor", "trace", "where",
+    "Tensor", "Term", "Total", "abs", "all", "any", "argmax", "argmin", "cast", "cbrt", "ceil",
+    "cos", "erf", "exp", "exp2", "expm1", "floor", "indices", "log", "log1p", "log2", "max",
+    "maximum", "min", "minimum", "prod", "rsqrt", "sigmoid", "sign", "sin", "size", "softplus",
+    "sqrt", "sum", "tanh", "tensor", "trace", "where",
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from ...algo.tensor_expr.build import conjuncts, sub
 from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, indices_of, walk
 from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
+from ...algo.tensor_expr.operations import OPERATIONS
 from .names import stem_and_part
 
 
@@ -148,8 +149,8 @@ class Group:
     @cached_property
     def cost(self) -> float:
         """Arithmetic of one instance, roughly in additions."""
-        heavy = {"exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
         slow = {"div", "sqrt", "rsqrt", "floordiv", "mod"}
+        heavy = {n for n, op in OPERATIONS.items() if op.result == "float"} - slow | {"pow"}
         names = [getattr(item, "op", "") for item in walk(self.main.value)]
         return 1.0 + sum(12.0 if n in heavy else 5.0 if n in slow else 0.5 for n in names if n)
 

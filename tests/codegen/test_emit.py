@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from diptych.algo.dtypes import BY_NAME
-from diptych.algo.errors import InternalError, UnsupportedError
+from diptych.algo.errors import InternalError
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.codegen import host_code
 from diptych.codegen.emit import emit
@@ -356,15 +356,6 @@ function casts(x: param f64[8], y: param f16[8], z: param bf16[8]):
     assert kernel(x, y, z) == 0
     np.testing.assert_array_equal(y, x.astype(np.float16))
     assert z[7] == 0x3F81
-
-
-def test_f16_needs_a_machine_that_has_it() -> None:
-    text = "function half(x: param f16[4], y: param f32[4]):\n    y[0] = f32(x[0])\n"
-    with pytest.raises(UnsupportedError) as caught:
-        emit(parse_function(text), Target(host_code.host_target().triple, half=False))
-    assert str(caught.value) == (
-        "this processor has no instructions for f16 (x86 calls them F16C); use f32 or bf16"
-    )
 
 
 INTEGERS = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]

@@ -24,7 +24,6 @@ ELSEWHERE: dict[str, str] = {
     # What a machine or a driver must have.
     "codegen/cuda.py ": "needs a GPU or a driver; asserted in tests/gpu/test_cuda.py",
     "codegen/gpu_limits.py target_for": "needs an old GPU; asserted in tests/gpu/test_cuda.py",
-    "codegen/emit_half.py ": "needs an old processor; asserted in tests/codegen/test_emit.py",
     "codegen/ptxas.py ": "needs a machine without ptxas, or an old one",
     "codegen/symbols.py ": "needs another kind of object; tests/codegen/test_symbols.py",
     "codegen/nvptx.py _ptx": "LLVM's own refusal; asserted in tests/gpu/test_nvptx.py",
