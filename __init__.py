@@ -105,11 +105,11 @@ __all__ = [
     "GraphError", "GraphSchedule", "InternalError", "Op", "OpError", "ParseError", "Program",
     "Schedule", "ScheduleError", "ShapeError", "TensorType", "UnsupportedError", "abs", "all",
     "any", "argmax", "argmin", "bf16", "bool_", "cache_info", "cast", "cbrt", "ceil", "cos",
-    "dynamic", "erf", "exp", "exp2", "expm1", "f16", "f32", "f64", "floor", "grad", "i8", "i16", "i32",
-    "i64", "indices", "interpret", "jvp", "log", "log1p", "log2", "max", "maximum", "min", "minimum",
-    "op", "prod", "program", "reducer", "rsqrt", "schedules", "sigmoid", "sign", "sin", "size",
-    "softplus", "sqrt", "sum", "tanh", "tensor", "threads", "u8", "u16", "u32",
-    "u64", "value_and_grad", "vjp", "where",
+    "dynamic", "erf", "exp", "exp2", "expm1", "f16", "f32", "f64", "floor", "grad", "i8", "i16",
+    "i32", "i64", "indices", "interpret", "jvp", "log", "log1p", "log2", "max", "maximum", "min",
+    "minimum", "op", "prod", "program", "reducer", "rsqrt", "schedules", "sigmoid", "sign", "sin",
+    "size", "softplus", "sqrt", "sum", "tanh", "tensor", "threads", "u8", "u16", "u32", "u64",
+    "value_and_grad", "vjp", "where",
 ]  # fmt: skip
 
 
