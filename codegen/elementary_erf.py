@@ -33,7 +33,7 @@ def erf(x: Lanes) -> Lanes:
     """The error function."""
     size = clamped(x.abs(), None, 5.95 if x.double else 4.0)  # above it is 1
     head, *rest = _DOUBLE if x.double else _SINGLE
-    t = size.fma(head, size * size.polynomial(rest))
+    t = size.product_and(head, size * size.polynomial(rest))
     n, r = reduced(-t)
     scale = power_of_two(n)
     return (-scale).fma(less_one(r), 1.0 - scale).with_sign_of(x)

@@ -54,7 +54,7 @@ def log2(x: Lanes) -> Lanes:
     k, m = split(x)
     f = m - 1.0
     half, s, rest = _parts(f)
-    return _finished(x, (f - (half - s * rest)).fma(1 / math.log(2), k))
+    return _finished(x, (f - (half - s * rest)).product_and(1 / math.log(2), k))
 
 
 def _log_of_sum(u: Lanes, low: Lanes) -> Lanes:

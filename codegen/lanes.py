@@ -110,6 +110,14 @@ class Lanes:
         v = s - self
         return s, (self - (s - v)) + (-v + other)
 
+    def product_and(self, factor: Lanes | float, addend: Lanes) -> Lanes:
+        """self * factor + addend, rounded once, or but for a small part of a unit."""
+        if self.unit.target.fma:
+            return self.fma(factor, addend)
+        p, error = self.two_product(self.make(self._raw(factor)))
+        total, lost = p.two_sum(addend)
+        return total + (error + lost)
+
     def polynomial(self, coefficients: Sequence[float]) -> Lanes:
         """c[0] + c[1] x + c[2] x^2 + ...
 
