@@ -1,7 +1,7 @@
 """Ours beside the peers, in one process run: `make bench`, or some cases by name.
 
     python -P benchmarks/run.py [NAMES or GLOBS] [--threads 1,2] [--peers numpy,torch,jax]
-                                [--only default,hand,tuned] [--rounds 5] [--write] [--list]
+                                [--only default,hand,tuned] [--rounds 3] [--write] [--list]
 
 Ours runs by the default schedule, by the hand-written one (`schedules/NAME.sched`) and by what the
 tuner found (`schedules/NAME.tuned.sched`), where they lie there. Results are compared first. Each
@@ -28,7 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", default="1,2", help="numbers of threads")
     parser.add_argument("--peers", default="numpy,torch,torch.compile,jax")
     parser.add_argument("--only", default="default,hand,tuned", help="which schedules of ours")
-    parser.add_argument("--rounds", type=int, default=5, help="turns that each call takes")
+    parser.add_argument("--rounds", type=int, default=3, help="turns that each call takes")
     parser.add_argument("--write", action="store_true", help="keep the rows in RESULTS.md")
     parser.add_argument("--list", action="store_true", help="the names of the cases")
     return parser.parse_args()
@@ -52,7 +52,7 @@ def _cases(given: argparse.Namespace, names: list[str], threads: int) -> None:
     from peers import check, ours, peers
     from table import Row, heading, line, means, write
 
-    rows, host, limits = [], machine(), measured()
+    rows, host, limits = [], machine(), measured(again=True)
     print(heading())
     for case in chosen(CASES, names):
         arrays = case.drawn()

@@ -8,6 +8,9 @@ from typing import Any
 
 from .machine import Machine
 
+Pairs = Mapping[str, tuple[float, float]]
+"""Rates of one thread, and of all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
@@ -20,8 +23,8 @@ class Peaks:
     """
 
     threads: int
-    operations: Mapping[str, tuple[float, float]]
-    bytes: Mapping[str, tuple[float, float]]
+    operations: Pairs
+    bytes: Pairs
     region: float
 
     def arithmetic(self, dtype: str, threads: int) -> float:
@@ -40,6 +43,22 @@ class Peaks:
         """Seconds that the roofline allows at least (Williams, Waterman and Patterson, 2009)."""
         by_memory = moved / self.bandwidth(int(moved), machine, threads)
         return max(operations / self.arithmetic(dtype, threads), by_memory)
+
+    def or_better(self, other: Peaks) -> Peaks:
+        """The better figure of each, where one was measured while the machine was busy."""
+
+        def best(mine: Pairs, others: Pairs) -> Pairs:
+            return {
+                name: (max(a, others[name][0]), max(b, others[name][1]))
+                for name, (a, b) in mine.items()
+            }
+
+        return Peaks(
+            self.threads,
+            best(self.operations, other.operations),
+            best(self.bytes, other.bytes),
+            min(self.region, other.region),
+        )
 
     def facts(self) -> dict[str, Any]:
         """As numbers and names that JSON can hold."""

@@ -121,6 +121,10 @@ def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     measured = peaks.peaks()
     monkeypatch.setattr(peaks, "measure", None)
     assert peaks.peaks() == measured
+    slow = Peaks(measured.threads, {"f32": (1.0, 1.0)}, {"l1": (1.0, 1.0)}, 1.0)
+    monkeypatch.setattr(peaks, "measure", lambda host: measured)
+    assert slow.or_better(measured).operations == {"f32": measured.operations["f32"]}
+    assert peaks.peaks(again=True) == measured
     host = machine()
     assert measured.threads == host.threads
     rates = [*measured.operations.values(), *measured.bytes.values()]
