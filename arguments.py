@@ -106,6 +106,8 @@ def _advice(dtype: np.dtype[Any]) -> str:
 
 def _numbers(name: str, value: Any, dtype: DType) -> Array:
     """Python's numbers as an array of this type, which must be able to hold them."""
+    if value.__class__ is float and dtype.is_float and dtype is not bf16 and abs(value) < 2**15:
+        return np.array(value, dtype.numpy)  # as below, without questions that have one answer
     given = np.asarray(value)
     fits = given.dtype.kind == "b" or (dtype.kind != "b" and (dtype.is_float or _whole(given)))
     if fits and dtype.is_int and given.size and given.dtype.kind != "b":

@@ -100,10 +100,13 @@ def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:
 
         runner = Runner(self, attached.get(self))
         self._memo["runner"] = (attached.changes, runner)
-    if out is None and not named:  # the most common call, which is worth a step less
-        found = runner.dispatch.new(*arrays)
-        if found is not None:
-            return found
+    if not named:  # the most common calls, which are worth a step less
+        if out is None:
+            found = runner.dispatch.new(*arrays)
+            if found is not None:
+                return found
+        elif len(arrays) == len(self.params) and runner.dispatch.into(*arrays, out):
+            return out
     return runner(*arrays, out=out, **named)
 
 

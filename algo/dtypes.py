@@ -118,7 +118,9 @@ def from_numpy(dtype: Any, declared: DType | None = None) -> DType:
     stored = np.dtype(dtype)
     if declared is not None and declared.lies_in(stored):
         return declared
-    found = bf16 if stored.name == BFLOAT else _FROM_NUMPY.get(stored)
+    found = _FROM_NUMPY.get(stored)
+    if found is None and stored.name == BFLOAT:  # asked last, since NumPy makes names slowly
+        return bf16
     if found is None:
         known = ", ".join(BY_NAME)
         raise DTypeError(f"arrays of {stored} are not supported; expected one of {known}")

@@ -12,6 +12,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.autotune.records import Record
 from diptych.codegen.kernels import compile_op
 
 MATMUL = dt.op("C[i,j] = sum(A[i,k] * B[k,j])", name="matmul")
@@ -105,6 +106,16 @@ def test_r82_errors_are_the_same_after_pickling(number: int) -> None:
         fails()[number]()
     again = pickle.loads(pickle.dumps(caught.value))
     assert type(again) is type(caught.value) and str(again) == str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_r82_a_tuned_record_keeps_all_it_says(protocol: int) -> None:
+    for record in (Record("k", '.split("i", 8)', 0.25), Record("k", "", None, "it hung")):
+        for again in (pickle.loads(pickle.dumps(record, protocol)), copy.deepcopy(record)):
+            assert again == record and (again.seconds, again.reason) == (
+                record.seconds,
+                record.reason,
+            )
 
 
 def test_everything_public_is_documented() -> None:
