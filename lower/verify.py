@@ -110,7 +110,7 @@ class _Checker:
             case Store(name, index, _) | Update(name, index, _, _):
                 if isinstance(stmt, Update) and stmt.reducer not in REDUCERS:
                     raise _fail(stmt, f"{stmt.reducer} is no reducer")
-                self.check_cell(name, index, buffers, loops, stmt)
+                self.check_cell(name, index, names, buffers, loops, stmt)
             case Prefetch(cell):
                 if not isinstance(cell, Access):
                     raise _fail(stmt, "what is prefetched is no cell of a buffer")
@@ -152,7 +152,7 @@ class _Checker:
                     if name not in names:
                         raise _fail(stmt, f"{name} is not bound")
                 case Access(name, index):
-                    self.check_cell(name, index, buffers, loops, stmt, read=True)
+                    self.check_cell(name, index, names, buffers, loops, stmt, read=True)
                 case Call(op, args):
                     if op not in OPERATIONS or len(args) != OPERATIONS[op].arity:
                         raise _fail(stmt, f"{op} is no operation of {len(args)} arguments")
@@ -165,6 +165,7 @@ class _Checker:
         self,
         name: str,
         index: tuple[Expr, ...],
+        names: frozenset[str],
         buffers: Mapping[str, Buffer],
         loops: tuple[For, ...],
         stmt: Stmt,
@@ -175,6 +176,9 @@ class _Checker:
             raise _fail(stmt, f"buffer {name} is not bound")
         if len(index) != len(buffer.shape):
             raise _fail(stmt, f"buffer {name} has rank {len(buffer.shape)}, not {len(index)}")
+        for length in (*buffer.strides, *buffer.extents):
+            if isinstance(length, str) and length not in names:
+                raise _fail(stmt, f"buffer {name} needs {length}, which is not bound")
         if self.final and buffer.scope == "register":
             vectors = {loop.var for loop in loops if loop.kind == "vector"}
             for n, part in enumerate(index):

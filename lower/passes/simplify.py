@@ -6,7 +6,8 @@
 
 Bounds, conditions and indices are simplified by what the loops around say of their variables; a
 loop of one iteration becomes its body, one of none disappears, and so do conditions that hold
-always or never. Loops over GPU axes stay: they say how a kernel is launched.
+always or never. Loops over GPU axes stay: they say how a kernel is launched. A length that a
+parameter's strides or extents name stays, even where it is a number.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ NOTHING = Block(())
 
 def simplify(function: Function) -> Function:
     """The function with its indices, bounds and conditions simplified."""
-    return Function(function.name, function.params, _Simplifying().stmt(function.body, {}))
+    named = {n for p in function.params for n in (*p.strides, *p.extents) if isinstance(n, str)}
+    body = _Simplifying(frozenset(named)).stmt(function.body, {})
+    return Function(function.name, function.params, body)
 
 
 class _Simplifying:
     """One run; copies of an unrolled body share most of their expressions."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: frozenset[str]) -> None:
+        self.named = named
         self.done: dict[tuple[Expr, tuple[Interval | None, ...]], Expr] = {}
 
     def stmt(self, stmt: Stmt, known: Known) -> Stmt:
@@ -59,8 +63,11 @@ class _Simplifying:
             case Let(var, value, body):
                 value = self.expr(value, known)
                 if isinstance(value, (Const, Index)):
-                    return self.stmt(substitute(body, {Index(var): value}), known)
-                inner = self.stmt(body, {**known, var: bounds(value, known)})
+                    inner = self.stmt(substitute(body, {Index(var): value}), known)
+                    if var not in self.named:
+                        return inner
+                else:
+                    inner = self.stmt(body, {**known, var: bounds(value, known)})
                 return inner if inner is NOTHING else Let(var, value, inner)
             case Alloc(buffers, body):
                 inner = self.stmt(body, known)

@@ -70,3 +70,27 @@ def test_only_parameters_vary() -> None:
         ))  # fmt: skip
     with pytest.raises(dt.InternalError, match="buffer t has 1 extents"):
         verify(parse_function("function f(t: param f32[9, 9] extents [9]):\n    pass\n"))
+
+
+def test_lengths_stay_where_a_version_for_full_tiles_has_them_as_numbers() -> None:
+    """Pair 780 of the random trials: `J - 2 >= 18` makes the row length of y 18, by its name."""
+    op = dt.op("dynamic J <= 20\n t[i,j] = x[i,j] + x[i,j+2]\n y[i,j] = t[i,j] - t[i+1,j]")
+    schedule = op.schedule().vectorize("y.j")
+    function = lower(schedule.nest({"x": dt.i32}, {"I": 8}), "f")
+    verify(function, final=True)
+    for columns in (20, 13, 3):
+        x = np.arange(8 * columns, dtype=np.int32).reshape(8, columns) ** 2
+        np.testing.assert_array_equal(schedule(x), dt.interpret(op, x))
+
+
+def test_a_largest_size_of_1_is_known() -> None:
+    op = dt.op("dynamic J <= 1\n y[i,j] = x[i,j] * 2")
+    x = np.arange(4, dtype=np.int32).reshape(4, 1)
+    np.testing.assert_array_equal(op(x), 2 * x)
+
+
+def test_lengths_of_parameters_are_bound() -> None:
+    with pytest.raises(dt.InternalError, match="buffer t needs N, which is not bound"):
+        verify(parse_function(
+            "function f(n: param i64[], t: param f32[9] extents [N]):\n    t[0] = 0.0:f32\n"
+        ))  # fmt: skip
