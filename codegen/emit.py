@@ -27,7 +27,15 @@ from ..lower.ir import (
     Store,
     Update,
 )
-from . import emit_index, emit_memory, emit_parallel, emit_prefetch, emit_stream, emit_update
+from . import (
+    emit_index,
+    emit_memory,
+    emit_parallel,
+    emit_prefetch,
+    emit_stream,
+    emit_squares,
+    emit_update,
+)
 from .emit_expr import value
 from .frame import Frame, Mask, Unit
 from .target import Target
@@ -117,6 +125,8 @@ def _for(f: Frame, loop: For) -> None:
         _axis(f, loop, lo, hi)
     elif lo.varies or hi.varies:
         _ragged(f, loop, lo, hi)
+    elif copies := emit_squares.squares(f, loop):
+        emit_squares.transpose(f, loop, copies, lo, hi, _serial)
     else:
         _serial(f, loop, lo, hi)
 
@@ -175,7 +185,7 @@ def _vector(f: Frame, loop: For, lo: Value, hi: Value) -> None:
         if known is None or known < loop.lanes:
             steps = ir.Constant(ir.VectorType(I32, f.lanes), [I32(i) for i in range(f.lanes)])
             active = f.splat(f.ib.trunc(f.scalar(extent), I32))  # at most `lanes`, so it fits
-            mask = Mask(f.ib.icmp_signed("<", steps, active), True)
+            mask = Mask(f.ib.icmp_signed("<", steps, active), True, known)
         with f.masked(mask), f.bound(loop.var, var):
             statement(f, loop.body)
         f.lanes = 1

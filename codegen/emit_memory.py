@@ -1,7 +1,8 @@
 """Loads and stores: one cell for all lanes, a run of cells, or a cell a lane.
 
 Masked-off lanes touch no memory, except in buffers of the thread's own, whose storage is padded
-so that whole vectors may be read and blended: that keeps them in registers.
+so that whole vectors may be read and blended: that keeps them in registers. Behind the end of a
+row of registers they are not even blended.
 """
 
 from __future__ import annotations
@@ -149,6 +150,8 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     align = alignment(storage, _lowest(f, offset))
     mask = _mask(f, offset)
     raw = _reversed(f, raw, offset)
+    if mask is not None and _behind(f, storage, offset):
+        mask = None
     if mask is not None and _padded(storage, offset):
         old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
         raw, mask = f.ib.select(mask, raw, old), None
@@ -163,6 +166,18 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
 def _padded(storage: Storage, offset: Value) -> bool:
     """May lanes beyond the end be touched? Own storage is padded there, but not at its start."""
     return storage.own and offset.step > 0
+
+
+def _behind(f: Frame, storage: Storage, offset: Value) -> bool:
+    """Do the lanes that are off lie behind the last element of a row of registers?"""
+    buffer, mask = storage.buffer, f.mask
+    if buffer.scope != "register" or mask is None or mask.first is None or storage.lanes > 1:
+        return False
+    if offset.llvm is not None or offset.step != 1:
+        return False
+    row = buffer.strides[-2] if len(buffer.shape) > 1 else offset.bias + f.lanes
+    assert isinstance(row, int)  # only parameters have strides that are names
+    return bool(offset.bias % row + mask.first >= buffer.shape[-1])
 
 
 def _lowest(f: Frame, offset: Value) -> Value:

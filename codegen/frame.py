@@ -42,10 +42,12 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
-    """The active lanes. `some` says that there is one for certain."""
+    """The active lanes. `some` says that there is one for certain; `first` how many they are where
+    they are the first ones, and that is known."""
 
     llvm: ir.Value
     some: bool
+    first: int | None = None
 
 
 @dataclass(slots=True, eq=False)

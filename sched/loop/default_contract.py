@@ -17,12 +17,13 @@ from .parallelism import worth_threads
 from .sketch import Choice
 from .tile_model import PAGE, Tile, Tiles, bare, span
 
-FIRST_CACHE = 1.25
-"""How much of the first cache the panels of a block may take: they pass through it in order."""
+FIRST_CACHE = 2.0
+"""How much of the first cache the panels of a block may take. They pass through it in order, and
+what it does not hold comes from the second in time."""
 OUTER_CACHE = 4 << 20
 """Bytes of the outermost cache that a block may take: it is shared, and by more than we know."""
 PAGES = 64
-"""Pages that a core finds at once."""
+"""Pages that a core finds at once; twice as many, if each serves some steps."""
 REUSED = 4
 """How often what is packed must be used for that to pay."""
 
@@ -148,18 +149,21 @@ class _Blocking:
     def rows(
         self, pack: tuple[str, ...], depth: tuple[str, int], outer: str | None
     ) -> list[tuple[str, int]]:
-        """A block of the other index: a share of a thread, whose panels the second cache holds."""
+        """A block of the other index, whose panels the second cache holds, or whose rows lie in few
+        pages; threads have equal shares of blocks."""
         if not self.tile.heights:
             return []
         index, height = self.tile.heights[0]
         extent = self.group.extents[index]
-        each = self.packed_bytes(pack, depth, index)
-        most = min(extent, self.machine.l2 // 2 // each) if each else extent
-        if outer == index:
-            most = min(most, height * _share(-(-extent // height), self.machine.threads))
-        elif not each:
-            return []
-        return [(index, _even(extent, max(most, height), height))]
+        most = extent
+        if each := self.packed_bytes(pack, depth, index):
+            most = min(most, self.machine.l2 // 2 // each)
+        for read in self.group.reads:
+            step = abs(self.group.stride(read, index) or 0) * self.group.sizes[read.tensor]
+            if step and read.tensor not in pack:
+                most = min(most, 2 * PAGES * PAGE // min(step, PAGE))
+        threads = self.machine.threads if outer == index else 1
+        return [(index, height * _share(-(-extent // height), most // height, threads))]
 
     def packed_bytes(self, pack: tuple[str, ...], depth: tuple[str, int], index: str) -> int:
         """Bytes of packed panels for each iteration of a tile's index."""
@@ -195,15 +199,15 @@ class _Blocking:
         return max(enough, key=rank, default=None)
 
 
-def _share(tiles: int, threads: int) -> int:
-    """Tiles of a block where threads share them: the most even of a few blocks a thread."""
+def _share(tiles: int, most: int, threads: int) -> int:
+    """Tiles of a block, at most `most` of them, so that threads have nearly equally many."""
 
     def rounds(each: int) -> int:
         blocks = -(-tiles // each)
         return each * -(-blocks // threads)
 
-    sizes = [max(1, -(-tiles // (threads * n))) for n in (3, 2, 1)]
-    return min(sizes, key=rounds)
+    most = max(1, min(most, -(-tiles // threads)))
+    return min(range(most, (most - 1) // 2, -1), key=rounds)
 
 
 def _even(extent: int, most: int, unit: int) -> int:
