@@ -32,8 +32,8 @@ from . import (
     emit_memory,
     emit_parallel,
     emit_prefetch,
-    emit_stream,
     emit_squares,
+    emit_stream,
     emit_update,
 )
 from .emit_expr import value

@@ -1,12 +1,13 @@
 """Small buffers that are indexed by constants move into registers; the others out of them.
 
-    alloc acc: stack f32[8, 21]:                      alloc acc: register f32[8, 24]:
-        for j in 16 .. 21 vector(8): acc[3, j]  ==>       for j in 16 .. 21 vector(8): acc[3, j]
+    alloc acc: stack f32[8, 21]:                 alloc acc: register f32[8, 21] strides [24, 1]:
+        for j in 16 .. 21 vector(8): acc[3, j]  ==>  for j in 16 .. 21 vector(8): acc[3, j]
 
 Memory is padded where a vector piece reaches beyond an axis, so that code generation may touch all
-lanes of a piece; of the last axis the strides alone say so. Reads in lanes along another axis than the last one are columns of a tile, whose
-rows are padded to whole vectors. A buffer that was meant for registers and is indexed otherwise
-goes to the stack, and so does a small heap buffer within a loop.
+lanes of a piece; of the last axis the strides alone say so. Reads in lanes along another axis than
+the last one are columns of a tile, whose rows are padded to whole vectors. A buffer that was meant
+for registers and is indexed otherwise goes to the stack, and so does a small heap buffer within a
+loop.
 """
 
 from __future__ import annotations

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from ...algo.tensor_expr.expr import Access, Call, Expr, Index, accesses, substitute, walk
+from ...algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Expr,
+    Index,
+    accesses,
+    indices_of,
+    substitute,
+    walk,
+)
 from .access import Group
 from .machine import Machine
 
@@ -30,6 +39,10 @@ MOVED = 0.4
 """Cycles to copy an element into a panel across its rows."""
 A_LOAD = 0.03
 """Cycles that a load costs even where others hide it."""
+DEPTH, FAR = 256, 10.0
+"""Steps of a pass over a long reduction; cycles to reach a cell in a page of its own."""
+A_GUARD, A_BRANCH = 2.0, 4.0
+"""Operations that a guarded read costs: a mask of lanes, or a branch for one value of all lanes."""
 PAGE, WAYS = 4096, 8
 """Bytes after which lines meet in one set of the first cache, and how many it holds."""
 
@@ -52,12 +65,16 @@ class Tile:
 
 
 class Tiles:
-    """The tiles of one nest on a machine, `lanes` elements to a register."""
+    """The tiles of one nest on a machine, `lanes` elements to a register.
+
+    `panels`: operands may be copied.
+    """
 
     def __init__(self, group: Group, lanes: int, machine: Machine, *, panels: bool) -> None:
         self.group, self.lanes, self.machine, self.panels = group, lanes, machine, panels
-        self.outs = [i for i in group.outs if group.extents[i] > 1]
-        self.reds = [i for i in group.reds if group.extents[i] > 1]
+        self.extents = group.extents
+        self.outs = [i for i in group.outs if self.extents[i] > 1]
+        self.reds = [i for i in group.reds if self.extents[i] > 1]
 
     def best(self) -> Tile | None:
         """The tile that takes least, wider and higher ones where that is nearly the same."""
@@ -67,8 +84,7 @@ class Tiles:
 
     def _along(self, vector: str) -> Iterator[Tile]:
         """The tiles with their lanes along one index."""
-        extents = self.group.extents
-        most = -(-extents[vector] // self.lanes)
+        most = -(-self.extents[vector] // self.lanes)
         for vectors in range(1, min(most, 6) + 1):
             for heights in self._heights(vector, vectors):
                 tile = self._tile(vector, vectors, heights)
@@ -82,12 +98,12 @@ class Tiles:
         useful = [i for i in reversed(self.outs) if i != vector and self._shares(i)]
         yield {}
         for index in useful:
-            extent = self.group.extents[index]
+            extent = self.extents[index]
             for height in range(2, min(extent, room) + 1):
                 yield {index: height}
             for other in useful if 2 * extent <= room else ():
                 if other != index:
-                    for height in range(2, min(self.group.extents[other], room // extent) + 1):
+                    for height in range(2, min(self.extents[other], room // extent) + 1):
                         yield {index: extent, other: height}
 
     def _contiguous(self, index: str) -> bool:
@@ -110,15 +126,20 @@ class Tiles:
         return {a: frozenset(i for i in every if self.strides[a, i] != 0) for a in self.group.reads}
 
     @cached_property
-    def _calls(self) -> list[frozenset[str]]:
-        """The indices that change each operation but the last, which is added in one go."""
+    def _calls(self) -> list[tuple[frozenset[str], bool]]:
+        """The indices that change each operation but the last, which is added in one go, and
+        whether it is a guard."""
         value = self.group.main.value
         if self.panels:  # conditions are asked when panels are copied
             value = substitute(value, dict(self.group.guarded))
-        reds = frozenset(self.reds)
-        parts = [item for item in walk(value) if isinstance(item, Call) and item is not value]
-        found = [frozenset().union(*(self.moves[a] for a in accesses(part))) for part in parts]
-        return [moves for moves in found if moves & reds]
+        every = frozenset((*self.outs, *self.reds))
+        found = []
+        for item in walk(value):
+            if isinstance(item, Call) and item is not value and accesses(item):
+                moves = every & frozenset(indices_of(item))
+                if moves & frozenset(self.reds):
+                    found.append((moves, item.op == "where"))
+        return found
 
     @cached_property
     def _loads(self) -> list[Access]:
@@ -132,27 +153,28 @@ class Tiles:
         for read in group.reads:
             if vector not in self.moves[read] or self.strides[read, vector] == 1:
                 continue
-            elements = math.prod(group.extents[i] for i in self.moves[read])
+            elements = math.prod(self.extents[i] for i in self.moves[read])
             plain = self.panels and not reduced and self.strides[read, vector] is not None
             if plain and 4 * elements <= group.work:
                 across.append(read.tensor)
                 moved += MOVED * elements
             else:
                 gathers.append(read)
-        stores = 1.0 if reduced or group.store_stride(vector) == 1 else 4.0 * lanes
-        steps = math.prod(group.extents[i] for i in self.reds if i != vector)
-        rest = math.prod(group.extents[i] for i in self.outs if i != vector and i not in heights)
+        stores = self._store(vector)
+        steps = math.prod(self.extents[i] for i in self.reds if i != vector)
+        rest = math.prod(self.extents[i] for i in self.outs if i != vector and i not in heights)
+        passes = 2 * -(-steps // DEPTH) - 1  # each pass but the first loads cells, too
         total = 0.0
-        for parts in product(*(_parts(group.extents[i], n) for i, n in heights.items())):
+        for parts in product(*(_parts(self.extents[i], n) for i, n in heights.items())):
             rows = dict(zip(heights, (n for n, _ in parts), strict=True))
             count = math.prod(times for _, times in parts)
             cells = math.prod(rows.values())
-            for width, times in _parts(-(-group.extents[vector] // lanes), vectors):
+            for width, times in _parts(-(-self.extents[vector] // lanes), vectors):
                 step = self._step(vector, width, rows, gathers)
                 if reduced:
                     total += count * times * steps * step
                 else:
-                    ends = A_TILE + cells * width * (0.5 + stores)
+                    ends = A_TILE + cells * width * (0.5 + stores * passes)
                     total += count * times * (steps * step + ends)
             if reduced:
                 total += count * (A_TILE + cells * (ACROSS + vectors))
@@ -171,8 +193,19 @@ class Tiles:
         loads = sum(copies(self.moves[a]) * self._conflict(a, rows) for a in self._loads)
         loads += sum(copies(self.moves[a]) * (self.lanes - 1) for a in gathers)
         cells = math.prod(rows.values()) * width
-        work = cells + sum(map(copies, self._calls))
+        work = float(cells)
+        for moves, guard in self._calls:
+            price = 1.0 if not guard else A_GUARD if vector in moves else A_BRANCH
+            work += copies(moves) * price
         return max(work / PORTS, loads / PORTS, float(LATENCY)) + A_LOAD * loads
+
+    def _store(self, vector: str) -> float:
+        """Cycles to store a vector of cells: one, or as many as lanes where they lie apart."""
+        stride = self.group.store_stride(vector)
+        if vector in self.reds or stride == 1:
+            return 1.0
+        far = stride is None or abs(stride) * self.group.sizes[self.group.main.tensor] >= PAGE
+        return self.lanes * (FAR if far else 2.0)
 
     def _conflict(self, read: Access, rows: Mapping[str, int]) -> float:
         """How much dearer loads are whose lines meet in one set of the cache."""

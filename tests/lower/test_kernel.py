@@ -185,7 +185,7 @@ def test_softmax_with_temporaries_of_a_row(make):
     function = make.agrees(nest, {"x": x}, {"y": e / e.sum(1, keepdims=True)})
     scopes = {b.name: b.scope for b in allocated(function.body)}
     assert scopes["m"] == "register" and scopes["s"] == "register"
-    assert {b.shape for b in allocated(function.body)} >= {(1, 40), (40,)}
+    assert {b.shape for b in allocated(function.body)} >= {(1, 37), (40,)}
 
 
 def test_max_pool(make):
@@ -479,7 +479,7 @@ def test_tile_with_two_ragged_sides(make):
     function = make.agrees(nest, {"a": a}, {"c": np.cumsum(a)})
     assert (
         sum(isinstance(s, Update) for s in walk(function.body))
-        == 5 + 5 + 3 + 5  # full or not at each end
+        == 5 + 5 + 3 + 3  # full or not at each end
     )  # full and partial on each side
 
 

@@ -309,7 +309,7 @@ def test_registers():
             alloc r: stack f32[9]:
                 r[n] = x[n]
                 y[n] = r[n]
-            alloc p: register f32[2, 8]:
+            alloc p: register f32[2, 5] strides [8, 1]:
                 for i in 4 .. 5 vector(4):
                     p[1, i] = x[i]
         """,
@@ -333,7 +333,7 @@ def test_registers_are_read_in_columns():
         """,
         """
         for n in 0 .. 9:
-            alloc t: register f32[4, 8]:
+            alloc t: register f32[4, 5] strides [8, 1]:
                 for i in 4 .. 5 vector(4):
                     t[1, i] = x[i]
                 for j in 0 .. 3 vector(4):

@@ -1,0 +1,87 @@
+"""Default schedules of contractions: tiles, blocks, panels and threads."""
+
+from __future__ import annotations
+
+import time
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.algo.dtypes import f32
+from diptych.algo.tensor_expr.parse import parse
+from diptych.sched.loop.default import choose, default
+from diptych.sched.loop.machine import Machine
+
+WIDE = Machine(vector_bytes=64, registers=32, l1=48 << 10, l2=2 << 20, l3=32 << 20, threads=2)
+NARROW = Machine(threads=2)
+MATMUL = "C[i,j] = sum(A[i,k] * B[k,j])"
+
+
+def chosen(text: str, machine: Machine = WIDE, **sizes: int):  # type: ignore[no-untyped-def]
+    op = parse(text)
+    return choose(op, {p.name: f32 for p in op.params}, sizes, machine).choices
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW])
+def test_tiles_fill_the_registers(machine: Machine) -> None:
+    choice = chosen(MATMUL, machine, I=1024, J=1024, K=1024)["C"]
+    ((index, height),) = choice.tile
+    assert (choice.vector, index, choice.outer) == ("j", "i", "i")
+    cells = height * choice.vectors
+    assert cells >= 8 and cells + choice.vectors < machine.registers
+    assert choice.pack == ("B",)
+    blocks = dict(choice.blocks)
+    assert 100 < blocks["k"] < 1024 and blocks["i"] % height == 0
+    # Threads have equal shares of blocks.
+    count = -(-1024 // blocks["i"])
+    assert count % machine.threads == 0
+
+
+def test_small_operands_are_not_packed() -> None:
+    choice = chosen(MATMUL, I=37, J=71, K=53)["C"]
+    assert (choice.pack, choice.blocks, choice.outer) == ((), (), None)
+
+
+def test_rows_are_packed_into_columns() -> None:
+    choice = chosen("C[i,j] = sum(A[i,k] * B[j,k])", I=128, J=1024, K=1024)["C"]
+    assert (choice.vector, choice.pack) == ("j", ("B",))
+
+
+def test_iterations_that_share_nothing_are_given_to_threads() -> None:
+    choice = chosen("Z[b,n,k] = sum(X[b,n,m] * Y[b,k,m])", B=500, N=26, K=26, M=72)["Z"]
+    assert choice.outer == "b"
+
+
+def test_lanes_run_along_a_reduction_where_all_is_contiguous() -> None:
+    choice = chosen("y[i] = sum(A[i,j] * x[j])", I=4096, J=4096)["y"]
+    assert choice.vector == "j" and choice.outer == "i"
+
+
+CASES = [
+    ("C[i,j] = sum(A[i,k] * B[j,k])", ((70, 90), (100, 90))),
+    ("C[i,j] = sum(A[k,i] * B[k,j])", ((90, 33), (90, 100))),
+    ("Z[b,n,k] = sum(X[b,n,m] * Y[b,k,m])", ((5, 26, 40), (5, 26, 40))),
+    ("y[n,f,h,w] = sum(x[n,c,h+r,w+s] * k[f,c,r,s])", ((2, 8, 12, 23), (9, 8, 3, 3))),
+    ("y[i,j] = max(sum(x[i,k] * w[j,k]) + b[j], 0)", ((30, 64), (45, 64), (45,))),
+    ("M[i,r] = sum(X[i,j,k] * B[j,r] * D[k,r])", ((21, 8, 9), (8, 19), (9, 19))),
+    ("m[i,j] = max(A[i,k] + B[k,j])", ((31, 40), (40, 53))),
+]
+
+
+@pytest.mark.parametrize(("text", "shapes"), CASES)
+def test_values(text: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    op, rng = dt.op(text), np.random.default_rng(0)
+    arrays = [rng.integers(-9, 9, shape).astype(np.float32) for shape in shapes]
+    np.testing.assert_array_equal(op(*arrays), dt.interpret(op, *arrays))
+
+
+def test_choosing_is_quick() -> None:
+    op = parse(MATMUL)
+    best = min(_seconds(op) for _ in range(3))
+    assert best < 0.6  # 0.2 s here; other machines are half as fast
+
+
+def _seconds(op: object) -> float:
+    start = time.process_time()
+    default(op, {"A": f32, "B": f32}, {"I": 1000, "J": 1000, "K": 1000}, WIDE)  # type: ignore[arg-type]
+    return time.process_time() - start
