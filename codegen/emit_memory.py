@@ -123,7 +123,8 @@ def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> 
     first = _first(f, storage, offset)
     align = alignment(storage, _lowest(f, offset))
     mask = _mask(f, offset)
-    if mask is None or _padded(storage, offset):
+    # What happens to lie behind a row on the stack may be subnormal, and slow to compute with.
+    if mask is None or (_padded(storage, offset) and storage.buffer.scope != "stack"):
         raw = f.ib.load(first, typ=vec, align=align)
     else:
         raw = f.ib.call(_masked_load(f, vec, first.type), [first, I32(align), mask, vec(None)])

@@ -17,7 +17,7 @@ from ..algo.errors import InternalError, UnsupportedError
 from ..algo.isl import raw
 from ..algo.tensor_expr import build
 from ..algo.tensor_expr.affine import bounds, to_isl
-from ..algo.tensor_expr.expr import Access, Const, Expr, Index, substitute, walk
+from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute, walk
 from ..sched.loop.nest import Buffer, Nest, Stmt
 from ..sched.loop.regions import function_of
 from ..sched.loop.storage import cells, touching
@@ -131,6 +131,7 @@ def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> W
         extents[dim] = -(-extents[dim] // multiple) * multiple
     stored_shape = tuple(extents)
     if buffer.layout is not None:
+        _whole_lines(buffer, extents)
         known: Ranges = {f"d{n}": (0, max(extent - 1, 0)) for n, extent in enumerate(extents)}
         stored_shape = tuple(_axis(buffer, axis, known) for axis in buffer.layout)
     strides = ir.contiguous(stored_shape)
@@ -139,6 +140,15 @@ def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> W
         buffer.name, buffer.dtype, stored_shape, strides, buffer.scope, align, stream=buffer.stream
     )
     return Window(stored, tuple(origins), around, buffer.layout, folds, forms)
+
+
+def _whole_lines(buffer: Buffer, extents: list[int]) -> None:
+    """Rows of panels that may be whole cache lines are, so that vectors in them are aligned."""
+    line = ALIGNMENT // buffer.dtype.itemsize
+    match buffer.layout:
+        case (*_, Call("mod", (Index(name), Const(size)))) if int(size) % line == 0:
+            dim = int(name.removeprefix("d"))
+            extents[dim] = -(-extents[dim] // line) * line
 
 
 def _placed(
