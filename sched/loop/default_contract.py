@@ -17,9 +17,11 @@ from .parallelism import worth_threads
 from .sketch import Choice
 from .tile_model import PAGE, Tile, Tiles, bare, span
 
-FIRST_CACHE = 2.0
+FIRST_CACHE = 1.5
 """How much of the first cache the panels of a block may take. They pass through it in order, and
 what it does not hold comes from the second in time."""
+DEEPEST = 384
+"""Iterations of the reduction after which a tile's cells cost little."""
 OUTER_CACHE = 4 << 20
 """Bytes of the outermost cache that a block may take: it is shared, and by more than we know."""
 PAGES = 64
@@ -48,13 +50,13 @@ class _Blocking:
 
     def choice(self, plain: bool) -> Choice:
         group, tile = self.group, self.tile
-        outer = self.outer()
+        depth = self.depth()
+        pack = self.packed() if plain and tile.vector in group.outs else ()
+        outer = self.outer(pack)
         if tile.vector in group.reds or not plain:
             whole = group.extents[tile.vector] <= self.lanes
             vectors = 0 if whole else tile.vectors
             return Choice(vector=tile.vector, vectors=vectors, tile=tile.heights, outer=outer)
-        depth = self.depth()
-        pack = self.packed(depth)
         blocks: list[tuple[str, int]] = []
         if set(pack) - {read.tensor for read in group.guarded.values()}:
             blocks = [*self.columns(pack, depth, outer), depth, *self.rows(pack, depth, outer)]
@@ -72,7 +74,7 @@ class _Blocking:
         extents = self.group.extents
         index = max(self.group.reds, key=lambda i: extents[i])
         most = next(
-            (n for n in range(extents[index], 1, -1)
+            (n for n in range(min(extents[index], DEEPEST), 1, -1)
              if self.bytes({index: n}) <= FIRST_CACHE * self.machine.l1),
             1,
         )  # fmt: skip
@@ -85,7 +87,7 @@ class _Blocking:
         inner[self.tile.vector] = self.tile.vectors * self.lanes
         return sum(span(a, inner, group.sizes[a.tensor]) for a in group.reads)
 
-    def packed(self, depth: tuple[str, int]) -> tuple[str, ...]:
+    def packed(self) -> tuple[str, ...]:
         """Tensors to copy into panels: those read across their rows, those whose walk would meet
         more pages than a core finds at once, and those with a border, if each copy is used often
         enough."""
@@ -96,19 +98,19 @@ class _Blocking:
             if read in guarded and tensors.count(read.tensor) == 1 and self.reuse(read) >= REUSED:
                 found.append(read.tensor)
                 continue
-            jumps = read.tensor in self.tile.across or self.jumps(read, depth)
+            jumps = read.tensor in self.tile.across or self.jumps(read)
             if jumps and tensors.count(read.tensor) == 1 and self.bare(read):
                 found.append(read.tensor)
         return tuple(found)
 
-    def jumps(self, read: Access, depth: tuple[str, int]) -> bool:
+    def jumps(self, read: Access) -> bool:
+        """Does the walk of a read along the reduction meet many pages?"""
         group = self.group
         moving = [i for i in group.reds if group.stride(read, i) != 0]
         if not moving or not any(group.stride(read, i) != 0 for i in self.sides):
             return False
         steps = [abs(group.stride(read, i) or 1) * group.sizes[read.tensor] for i in moving]
-        around = {i: group.extents[i] for i in group.reds} | dict([depth])
-        reach = max(step * around[i] for step, i in zip(steps, moving, strict=True))
+        reach = max(step * group.extents[i] for step, i in zip(steps, moving, strict=True))
         used = math.prod(
             group.extents[i] // dict(self.sides).get(i, 1)
             for i in group.outs
@@ -172,9 +174,10 @@ class _Blocking:
         moving = [a for a in group.reads if a.tensor in pack and group.stride(a, index) != 0]
         return sum(span(a, around, group.sizes[a.tensor]) for a in moving)
 
-    def outer(self) -> str | None:
+    def outer(self, pack: tuple[str, ...]) -> str | None:
         """The index whose iterations threads share: one in which they share nothing if it is long
-        enough, else the one whose blocks they share most evenly."""
+        enough; else the vector index, where each thread packs panels of its own and none waits
+        for another; else the one whose blocks they share evenly."""
         group, threads = self.group, self.machine.threads
         if not worth_threads(group, self.lanes, self.machine):
             return None
@@ -184,17 +187,20 @@ class _Blocking:
         counts = {i: -(-group.extents[i] // sides.get(i, 1)) for i in group.outs}
 
         def balance(index: str) -> float:
-            rounds = -(-counts[index] // threads)
-            return counts[index] / (rounds * threads)
+            share = sides.get(index, 1) * -(-counts[index] // threads)
+            return group.extents[index] / (share * threads)
 
         def apart(index: str) -> bool:
             return index not in sides and all(group.stride(a, index) != 0 for a in group.reads)
 
         enough = [i for i in group.outs if counts[i] >= threads]
 
+        vector = self.tile.vector
+        own = [a for a in group.reads if a.tensor in pack and group.stride(a, vector) != 0]
+
         def rank(index: str) -> tuple[bool, ...]:
-            even = balance(index) > 0.9
-            return apart(index), index not in sides, even, index != self.tile.vector
+            even = balance(index) > (0.95 if index == vector else 0.9)
+            return apart(index), index not in sides, even, (index == vector) == bool(own)
 
         return max(enough, key=rank, default=None)
 

@@ -43,6 +43,8 @@ DEPTH, FAR = 256, 10.0
 """Steps of a pass over a long reduction; cycles to reach a cell in a page of its own."""
 A_GUARD, A_BRANCH = 2.0, 4.0
 """Operations that a guarded read costs: a mask of lanes, or a branch for one value of all lanes."""
+UNEVEN = 1.03
+"""How much longer threads take that wait for panels of others."""
 PAGE, WAYS = 4096, 8
 """Bytes after which lines meet in one set of the first cache, and how many it holds."""
 
@@ -178,8 +180,18 @@ class Tiles:
                     total += count * times * (steps * step + ends)
             if reduced:
                 total += count * (A_TILE + cells * (ACROSS + vectors))
+        shared = self._sharing(vector, vectors)
         return Tile(vector, vectors, tuple(heights.items()), tuple(dict.fromkeys(across)),
-                    rest * total + moved)  # fmt: skip
+                    rest * total * shared + moved)  # fmt: skip
+
+    def _sharing(self, vector: str, vectors: int) -> float:
+        """How much dearer the nest is where threads cannot share the tiles along the vector."""
+        threads, extent = self.machine.threads, self.extents[vector]
+        if vector in self.reds or extent < 8 * threads * self.lanes:
+            return 1.0  # others are shared
+        width = vectors * self.lanes
+        share = width * -(-extent // (width * threads))
+        return 1.0 if extent >= 0.95 * threads * share else UNEVEN
 
     def _step(
         self, vector: str, width: int, rows: Mapping[str, int], gathers: list[Access]

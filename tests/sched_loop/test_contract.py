@@ -26,15 +26,28 @@ def chosen(text: str, machine: Machine = WIDE, **sizes: int):  # type: ignore[no
 def test_tiles_fill_the_registers(machine: Machine) -> None:
     choice = chosen(MATMUL, machine, I=1024, J=1024, K=1024)["C"]
     ((index, height),) = choice.tile
-    assert (choice.vector, index, choice.outer) == ("j", "i", "i")
+    assert (choice.vector, index, choice.outer) == ("j", "i", "j")
     cells = height * choice.vectors
     assert cells >= 8 and cells + choice.vectors < machine.registers
     assert choice.pack == ("B",)
     blocks = dict(choice.blocks)
     assert 100 < blocks["k"] < 1024 and blocks["i"] % height == 0
-    # Threads have equal shares of blocks.
-    count = -(-1024 // blocks["i"])
-    assert count % machine.threads == 0
+    assert 1024 <= 2 * blocks["j"] <= 1.1 * 1024  # each thread packs panels of its own
+
+
+def test_threads_share_rows_where_there_are_few_columns() -> None:
+    choice = chosen(MATMUL, I=4096, J=100, K=1024)["C"]
+    ((_, height),) = choice.tile
+    blocks = dict(choice.blocks)
+    assert (choice.outer, choice.pack, "j" in blocks) == ("i", ("B",), False)
+    shares = [-(-4096 // blocks["i"]), 2]
+    assert blocks["i"] % height == 0 and (shares[0] % 2 == 0 or shares[0] > 8)
+
+
+def test_cells_are_not_scattered_over_pages() -> None:
+    """A short dimension would be turned more cheaply, but its cells lie in pages of their own."""
+    choice = chosen("C[i,j] = sum(A[i,k] * B[j,k])", I=128, J=16384, K=4096)["C"]
+    assert choice.vector == "j"
 
 
 def test_small_operands_are_not_packed() -> None:
