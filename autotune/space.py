@@ -162,7 +162,9 @@ class LoopSpace:
             join=self._join(group, rng),
         )  # fmt: skip
 
-    def _blocks(self, group: Group, vector: str, rng: random.Random) -> tuple[tuple[str, int], ...]:
+    def _blocks(
+        self, group: Group, vector: str | None, rng: random.Random
+    ) -> tuple[tuple[str, int], ...]:
         """Blocks of one long reduction, perhaps within some of the vector index, perhaps around
         some of another."""
         reds = [i for i in group.reds if i != vector and group.extents[i] > 32]

@@ -39,8 +39,8 @@ MOVED = 0.4
 """Cycles to copy an element into a panel across its rows."""
 A_LOAD = 0.03
 """Cycles that a load costs even where others hide it."""
-DEPTH, FAR = 256, 10.0
-"""Steps of a pass over a long reduction; cycles to reach a cell in a page of its own."""
+DEPTH, NEAR, FAR = 256, 5.0, 10.0
+"""Steps of a pass over a long reduction; cycles to reach a cell apart, and in a page of its own."""
 A_GUARD, A_BRANCH = 2.0, 4.0
 """Operations that a guarded read costs: a mask of lanes, or a branch for one value of all lanes."""
 UNEVEN = 1.03
@@ -162,7 +162,7 @@ class Tiles:
                 moved += MOVED * elements
             else:
                 gathers.append(read)
-        stores = self._store(vector)
+        stores = self._store(vector, heights)
         steps = math.prod(self.extents[i] for i in self.reds if i != vector)
         rest = math.prod(self.extents[i] for i in self.outs if i != vector and i not in heights)
         passes = 2 * -(-steps // DEPTH) - 1  # each pass but the first loads cells, too
@@ -211,13 +211,14 @@ class Tiles:
             work += copies(moves) * price
         return max(work / PORTS, loads / PORTS, float(LATENCY)) + A_LOAD * loads
 
-    def _store(self, vector: str) -> float:
-        """Cycles to store a vector of cells: one, or as many as lanes where they lie apart."""
+    def _store(self, vector: str, heights: Mapping[str, int]) -> float:
+        """Cycles to store a vector of cells: one, or those of a run of cells for every lane."""
         stride = self.group.store_stride(vector)
         if vector in self.reds or stride == 1:
             return 1.0
         far = stride is None or abs(stride) * self.group.sizes[self.group.main.tensor] >= PAGE
-        return self.lanes * (FAR if far else 2.0)
+        run = next((n for i, n in heights.items() if self.group.store_stride(i) == 1), 1)
+        return self.lanes * (FAR if far else NEAR) / run
 
     def _conflict(self, read: Access, rows: Mapping[str, int]) -> float:
         """How much dearer loads are whose lines meet in one set of the cache."""
