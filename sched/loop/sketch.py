@@ -241,10 +241,28 @@ class _Nest:
     def mark(self) -> None:
         """Vectorizes and unrolls the innermost loops of the nest and of what distribution made."""
         c = self.choice
+        self._turn()
         if c.vector is not None:
             self._each(Vectorize, self._inner(c.vector))
         for index, _ in c.tile:
             self._each(Unroll, self._inner(index))
+
+    def _turn(self) -> None:
+        """Stores of a tile run in lanes along the output's rows, where its own lanes do not: they
+        read columns of registers."""
+        c = self.choice
+        if not self.group.reds or c.vector is None or self.group.store_stride(c.vector) == 1:
+            return
+        for index, _ in c.tile:
+            if self.group.store_stride(index) != 1:
+                continue
+            lanes, rows = self._inner(c.vector), self._inner(index)
+            for loop in list(self.draft.copies(f"{self.group.name}.{lanes}")):
+                stem = loop.removesuffix(lanes)
+                if stem.endswith((".store.", ".final.")) and self.draft.has(stem + rows):
+                    self.draft.attempt(
+                        Reorder((loop, stem + rows)), Vectorize(stem + rows), Unroll(loop)
+                    )
 
     def finish(self) -> None:
         """Marks the inner loops, and the outermost parallel."""
