@@ -59,7 +59,9 @@ class _Blocking:
             return Choice(vector=tile.vector, vectors=vectors, tile=tile.heights, outer=outer)
         blocks: list[tuple[str, int]] = []
         if set(pack) - {read.tensor for read in group.guarded.values()}:
+            # A block of all of the reduction is a place for panels that all threads use.
             blocks = [*self.columns(pack, depth, outer), depth, *self.rows(pack, depth, outer)]
+            blocks = [(i, n) for i, n in blocks if n < group.extents[i] or i == depth[0]]
         return Choice(
             vector=tile.vector,
             vectors=tile.vectors,
@@ -70,9 +72,14 @@ class _Blocking:
         )
 
     def depth(self) -> tuple[str, int]:
-        """The block of a reduced index, so that the panels of a tile stay in the first cache."""
+        """The block of a reduced index, so that the panels of a tile stay in the first cache.
+
+        A tile whose lanes lie across the output is stored too dearly for more than one block.
+        """
         extents = self.group.extents
         index = max(self.group.reds, key=lambda i: extents[i])
+        if self.group.store_stride(self.tile.vector) != 1:
+            return index, extents[index]
         most = next(
             (n for n in range(min(extents[index], DEEPEST), 1, -1)
              if self.bytes({index: n}) <= FIRST_CACHE * self.machine.l1),
@@ -198,9 +205,16 @@ class _Blocking:
         vector = self.tile.vector
         own = [a for a in group.reads if a.tensor in pack and group.stride(a, vector) != 0]
 
+        def stays(index: str) -> bool:
+            """Is what all iterations use small enough for the second cache?"""
+            same = {a.tensor for a in group.reads if group.stride(a, index) == 0}
+            used = sum(math.prod(group.shapes[t]) * group.sizes[t] for t in same)
+            return 2 * used <= self.machine.l2
+
         def rank(index: str) -> tuple[bool, ...]:
             even = balance(index) > (0.95 if index == vector else 0.9)
-            return apart(index), index not in sides, even, (index == vector) == bool(own)
+            mine = (index == vector) == bool(own)
+            return apart(index), stays(index), index not in sides, even, mine
 
         return max(enough, key=rank, default=None)
 

@@ -162,15 +162,16 @@ class Tiles:
                 moved += MOVED * elements
             else:
                 gathers.append(read)
-        stores = self._store(vector, heights)
         steps = math.prod(self.extents[i] for i in self.reds if i != vector)
         rest = math.prod(self.extents[i] for i in self.outs if i != vector and i not in heights)
-        passes = 2 * -(-steps // DEPTH) - 1  # each pass but the first loads cells, too
+        # Each pass but the first loads cells, too; cells that lie apart are visited once.
+        passes = 2 * -(-steps // DEPTH) - 1 if group.store_stride(vector) == 1 else 1
         total = 0.0
         for parts in product(*(_parts(self.extents[i], n) for i, n in heights.items())):
             rows = dict(zip(heights, (n for n, _ in parts), strict=True))
             count = math.prod(times for _, times in parts)
             cells = math.prod(rows.values())
+            stores = self._store(vector, rows)
             for width, times in _parts(-(-self.extents[vector] // lanes), vectors):
                 step = self._step(vector, width, rows, gathers)
                 if reduced:
