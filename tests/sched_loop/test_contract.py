@@ -55,8 +55,10 @@ def test_small_operands_are_not_packed() -> None:
     assert (choice.pack, choice.blocks, choice.outer) == ((), (), None)
 
 
-def test_rows_are_packed_into_columns() -> None:
+def test_the_smaller_operand_is_packed_into_columns() -> None:
     choice = chosen("C[i,j] = sum(A[i,k] * B[j,k])", I=128, J=1024, K=1024)["C"]
+    assert (choice.vector, choice.pack) == ("i", ("A",))
+    choice = chosen("C[i,j] = sum(A[i,k] * B[j,k])", I=1024, J=128, K=1024)["C"]
     assert (choice.vector, choice.pack) == ("j", ("B",))
 
 
