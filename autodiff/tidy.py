@@ -55,8 +55,10 @@ def signed(expr: Expr) -> Expr:
         while isinstance(item, Call) and item.op in ("mul", "div"):
             rest.append(item)
             item = item.args[0]
-        known = isinstance(item, Const) and item.dtype is None and type(item.value) in (int, float)
-        item = Const(-item.value) if known else Call("neg", (item,))
+        if isinstance(item, Const) and item.dtype is None and type(item.value) in (int, float):
+            item = Const(-item.value)
+        else:
+            item = Call("neg", (item,))
         for product in reversed(rest):
             item = Call(product.op, (item, product.args[1]))
         return item

@@ -29,9 +29,10 @@ def column(f: Frame, offset: Value, run: Row) -> ir.Value:
     n = f.lanes
     place = offset.bias % n
 
-    def row(r: int) -> ir.Value:
+    def first(r: int) -> ir.Value:
         return run(offset.bias - place + offset.step * r)
 
+    row: Row = first
     bit = n // 2
     while bit:
         row = _swapped(f, row, n, bit)

@@ -130,7 +130,8 @@ def is_plain(ask: Question) -> bool:
     elsewhere = [n for n in range(len(ask.sources)) if n not in ask.right]
     if not all(_is_harmless(ask, n, right) for n in elsewhere):
         return False
-    nearest, rest = [], []
+    nearest: list[tuple[Event, Conditions]] = []
+    rest: list[tuple[Event, Conditions]] = []
     for n in sorted(ask.right):
         such, source = ask.together[n], ask.sources[n]
         if such is not None:
