@@ -122,7 +122,9 @@ def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> W
     origins, extents = _placed(nest, buffer, forms, around, context, shape)
     if shape and not (buffer.layout or buffer.fold or buffer.pad or buffer.border):
         for forms_too in merged(nest, buffer, _lengths(nest, buffer, lengths)):
-            found = _placed(nest, buffer, forms_too, around, context, shape)
+            within: Ranges = {f"d{n}": (0, max(extent - 1, 0)) for n, extent in enumerate(shape)}
+            whole = [_axis(buffer, form, within) for form in forms_too]
+            found = _placed(nest, buffer, forms_too, around, context, whole)
             if prod(found[1]) < prod(extents):
                 forms, (origins, extents) = forms_too, found
     folds = {dim: n for dim, n in buffer.fold if n < extents[dim]}
@@ -159,7 +161,7 @@ def _placed(
     context: Context,
     shape: list[int] | None,
 ) -> tuple[list[Expr], list[int]]:
-    """The origin and the extents of what is stored."""
+    """The origin and the extents of what is stored, `shape` where data say which elements."""
     origins: list[Expr] = []
     extents: list[int] = []
     for dim in range(buffer.rank if forms is None else len(forms)):

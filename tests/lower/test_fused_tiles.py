@@ -47,6 +47,15 @@ def test_tiles_that_divide_or_not_agree_with_the_interpreter(
     np.testing.assert_array_equal(got, dt.interpret(POINTWISE, x, w))
 
 
+def test_rows_that_data_choose_are_all_stored() -> None:
+    """Pair 1420 of the random trials: the copy's loops count 2*d0 + d1, the gather says nothing."""
+    op = dt.op("y[n,d] = w[at[n],d]")
+    schedule = op.schedule().stage("w", at="y.n", scope="stack")
+    schedule = schedule.skew("w.pack.d", "w.pack.d0", 2).split("w.pack.d", 3)
+    w, at = np.arange(32, dtype=np.float32).reshape(16, 2), np.array([12, 15], np.int32)
+    np.testing.assert_array_equal(schedule(w, at), w[at])
+
+
 def statement(values: dict[str, tuple[int, int]]) -> Stmt:
     domain: list[Expr] = []
     for dim, (low, high) in values.items():
