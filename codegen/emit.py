@@ -15,6 +15,7 @@ from ..algo.dtypes import i64
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Call, Expr, Index
 from ..lower.ir import (
+    PARALLEL,
     Alloc,
     Barrier,
     Block,
@@ -119,7 +120,7 @@ def _for(f: Frame, loop: For) -> None:
         lo, hi = value(f, loop.lo), value(f, loop.hi)
     if loop.kind == "vector" and loop.lanes > 1:
         _vector(f, loop, lo, hi)
-    elif loop.kind == "parallel" and f.target.parallel and f.pool is not None:
+    elif loop.kind in PARALLEL and f.target.parallel and f.pool is not None:
         emit_parallel.parallel(f, loop, f.scalar(lo), f.scalar(hi), statement)
     elif "." in loop.kind:
         _axis(f, loop, lo, hi)

@@ -18,10 +18,10 @@ from ..lower.ir import walk as walk_statements
 from .emit_stream import fence
 from .frame import Frame, Storage
 from .target import PTR
-from .values import I8, I64, VOID, Value
+from .values import I1, I8, I64, VOID, Value
 
 BODY = ir.FunctionType(VOID, [PTR, I64, I64, I64])
-RUN = ir.FunctionType(VOID, [PTR, PTR, PTR, I64])  # pool, body, closure, iterations
+RUN = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I1])  # pool, body, closure, iterations, dynamic
 
 
 def parallel(
@@ -56,7 +56,7 @@ def parallel(
     fence(f)
     size = ib.sub(hi, lo)
     count = size if loop.step == 1 else ib.sdiv(ib.add(size, I64(loop.step - 1)), I64(loop.step))
-    _launch(f, body, closure, count)
+    _launch(f, body, closure, count, loop.kind == "dynamic")
 
     g = Frame(f.unit, body)
     loaded = iter(
@@ -104,12 +104,12 @@ def _iterate(
     ib.position_at_end(after)
 
 
-def _launch(f: Frame, body: ir.Function, closure: ir.Value, count: ir.Value) -> None:
+def _launch(f: Frame, body: ir.Function, closure: ir.Value, count: ir.Value, dynamic: bool) -> None:
     ib = f.ib
 
     def with_pool() -> None:
         run = ib.load(f.pool, typ=RUN.as_pointer())
-        ib.call(run, [f.pool, body, closure, count])
+        ib.call(run, [f.pool, body, closure, count, I1(dynamic)])
 
     def alone() -> None:
         ib.call(body, [closure, I64(0), count, I64(0)])

@@ -209,7 +209,7 @@ class Frame:
         return self._nowhere
 
     def report(self, number: ir.Value) -> None:
-        """A check has failed; the last report wins."""
+        """A check has failed."""
         self.target.report(self, number)
 
     # Control flow

@@ -78,9 +78,8 @@ class NativeKernel:
     def run(self, arrays: Sequence[Array], outs: Sequence[Array]) -> int:
         """Calls the code, checking nothing. Returns its status: 0, or 1 + the number of the site
         at which an index read from memory was out of range."""
-        threads = pool.current() if self._parallel else None
-        address = threads.address() if threads is not None else 0
-        size = self._fixed + (threads.slots if threads else 1) * self._thread
+        address, threads = pool.current().lease() if self._parallel else (0, 1)
+        size = self._fixed + threads * self._thread
         if not size:
             return self._invoke(address, 0, *arrays, *outs)
         workspace = self._workspace(size)

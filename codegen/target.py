@@ -77,8 +77,16 @@ class Target:
         frame.ib.ret(frame.ib.load(frame.status, typ=I64))
 
     def report(self, frame: Frame, number: ir.Value) -> None:
-        """A data-dependent index was out of range at that site."""
-        frame.ib.store(number, frame.status)
+        """A data-dependent index was out of range at that site; the highest site is kept.
+
+        So it does not matter which thread reports first.
+        """
+        ib = frame.ib
+        if frame.pool is None:  # the cell is one for all threads of the parallel loop
+            ib.atomic_rmw("umax", frame.status, number, "monotonic")
+            return
+        old = ib.load(frame.status, typ=I64)
+        ib.store(ib.select(ib.icmp_unsigned(">", old, number), old, number), frame.status)
 
     def in_workspace(self, buffer: Buffer, size: int) -> bool:
         """Does a buffer of `size` bytes live in the workspace that the caller provides?"""

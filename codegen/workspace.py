@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..algo.tensor_expr.expr import accesses
 from ..lower.ir import (
+    PARALLEL,
     Alloc,
     Buffer,
     For,
@@ -51,7 +52,7 @@ def workspace(function: Function, target: Target) -> Workspace:
     def visit(stmt: Stmt, part: int, lanes: int) -> None:
         match stmt:
             case For():
-                part = 1 if stmt.kind == "parallel" and target.parallel else part
+                part = 1 if stmt.kind in PARALLEL and target.parallel else part
                 lanes = stmt.lanes if stmt.kind == "vector" else lanes
             case Alloc(buffers, _):
                 for buffer in buffers:

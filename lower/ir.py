@@ -17,6 +17,7 @@ from ..algo.dtypes import DType
 from ..algo.node import node
 from ..algo.tensor_expr.expr import Const, Expr, Index
 from ..algo.tensor_expr.expr import substitute as replace
+from ..sched.loop.nest import PARALLEL
 
 
 class Stmt:
@@ -63,7 +64,8 @@ class Block(Stmt):
 class For(Stmt):
     """for var in lo .. hi-1 by step: body.
 
-    `kind`: serial; parallel (iterations in any order, on any thread); unroll (a pass removes it);
+    `kind`: serial; parallel (iterations in any order, on any thread, a share
+    for each; dynamic: the next ones to whoever is free); unroll (a pass removes it);
     vector (iterations lo .. hi-1 at once in `lanes` lanes, a power of two that the target has;
     lanes from hi on are masked off); or a GPU axis, block.x to thread.z. `separate` asks for a
     version of the code around with only full turns of a loop whose bound varies.
@@ -159,7 +161,7 @@ class Function:
 
 
 T = TypeVar("T", Buffer, For)
-KINDS = ("serial", "parallel", "unroll", "vector")
+KINDS = ("serial", *PARALLEL, "unroll", "vector")
 AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 
 

@@ -18,6 +18,7 @@ from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, chil
 from ..algo.tensor_expr.operations import OPERATIONS
 from ..algo.tensor_expr.reducers import REDUCERS
 from .ir import (
+    PARALLEL,
     Alloc,
     Barrier,
     Block,
@@ -103,7 +104,7 @@ class _Source:
                 self.lines.append(f"{pad}pass")
             case For(var, lo, hi, body, kind, step, lanes):
                 bounds = f"{self.expr(lo)}, {self.expr(hi)}"
-                order = "[::-1]" if kind == "parallel" else ""
+                order = "[::-1]" if kind in PARALLEL else ""
                 if lanes != 1:
                     self.lines.append(f"{pad}assert len(range({bounds})) <= {lanes}")
                 self.lines.append(

@@ -180,7 +180,7 @@ class _Walker:
         inc = _scalar(node.for_get_inc(), here.names)
         assert isinstance(inc, Const)
         step, value = int(inc.value), cast(Expr, var)
-        if step != 1 and loop.kind not in ("serial", "parallel", "unroll"):
+        if step != 1 and loop.kind not in ("serial", *ir.PARALLEL, "unroll"):
             # Lanes and threads are numbered one after the other.
             last = build.add(build.sub(stop, start), Const(step - 1))
             value = build.add(start, build.mul(var, inc))
@@ -226,7 +226,7 @@ def _in_lanes(stmt: ir.Stmt) -> ir.Stmt:
     stmt = ir.rebuild(stmt, _in_lanes)
     if not isinstance(stmt, ir.For) or stmt.kind in ir.AXES:
         return stmt
-    if stmt.kind in ("parallel", "vector"):
+    if stmt.kind in (*ir.PARALLEL, "vector"):
         stmt = ir.with_(stmt, kind="serial")
     if stmt.step == 1:
         return stmt

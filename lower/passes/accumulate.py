@@ -23,6 +23,7 @@ from ...algo.tensor_expr.reducers import REDUCERS
 from ...sched.loop.machine import Machine
 from ..ir import (
     AXES,
+    PARALLEL,
     Alloc,
     Block,
     Buffer,
@@ -178,7 +179,7 @@ def _collect(stmt: Stmt, buffer: Buffer, place: _Place, use: _Use) -> None:
             _collect_cell(index, buffer, place, use)
         case Alloc(inner, _) if any(own.name == buffer.name for own in inner):
             use.spoiled = True
-        case For(kind=kind) if kind == "parallel" or kind in AXES:
+        case For(kind=kind) if kind in PARALLEL or kind in AXES:
             inside = _use(stmt.body, buffer, place.known)
             use.used |= inside.used
             use.spoiled |= inside.used

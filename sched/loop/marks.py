@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...algo.errors import ScheduleError
+from .arguments import Rule
 from .carried import check_concurrent, check_lanes
 from .extent import extent
 from .names import find_loops, index_of, where
-from .nest import Loop, Nest, Seq, Tree, loops
+from .nest import PARALLEL, Loop, Nest, Seq, Tree, loops
 from .primitive import Primitive
 from .split import Split
 from .storage import place
@@ -23,6 +24,8 @@ LOOP_WEIGHT = 8
 """Statements that a loop in an unrolled body counts for, in LLVM's time; a vector loop is one."""
 
 AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
+
+Sharing = Annotated[str, Rule("static or dynamic", lambda value: value in ("static", "dynamic"))]
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,25 @@ class Parallel(Mark):
 
         for i: S(i)   ==>   parallel for i: S(i)
 
-    No value may flow between iterations, and no element be updated by two of them.
+    No value may flow between iterations, and no element be updated by two of them. `sharing` is
+    "static", where a thread has its own contiguous share and takes of the others' when it is
+    through, or "dynamic", where a few iterations at a time go to whoever is free: for iterations
+    that differ much in their work.
     """
 
     called: ClassVar[str] = "parallel"
+    sharing: Sharing = "static"
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.loop,) if self.sharing == "static" else (self.loop, self.sharing), {}
+
+    @property
+    def kind(self) -> str:
+        return "parallel" if self.sharing == "static" else self.sharing
 
     def fits(self, nest: Nest, loop: Loop) -> None:
-        outer = [item for item in around_loop(nest.tree, loop.name) if item.kind == "parallel"]
-        outer += [item for item in loops(loop.body) if item.kind == "parallel"]
+        outer = [item for item in around_loop(nest.tree, loop.name) if item.kind in PARALLEL]
+        outer += [item for item in loops(loop.body) if item.kind in PARALLEL]
         if outer:
             raise ScheduleError(
                 f"{self.who}: loop {outer[0].name} of the same nest is parallel already; "

@@ -17,7 +17,7 @@ from .extent import stays_within
 from .flow import is_copy
 from .moments import Tie, moment
 from .names import index_of, where
-from .nest import Loop, Nest, Stmt, leaves
+from .nest import PARALLEL, Loop, Nest, Stmt, leaves
 from .regions import region
 from .relations import symbols
 from .storage import by_coordinates, cells, family, repeats
@@ -195,7 +195,7 @@ def _valued(nest: Nest, loop: Loop, stmt: Stmt, value: Expr, who: str) -> Loop:
     loop = replace(loop, values={**loop.values, stmt.name: value})
     if loop.extent is None or stays_within(stmt, value, loop.extent):
         return loop
-    if loop.kind not in ("serial", "parallel"):
+    if loop.kind not in ("serial", *PARALLEL):
         raise ScheduleError(
             f"{who}: loop {loop.name}{where(nest, loop)} is {loop.kind}, and would run "
             f"{stmt.buffer} in more than its {loop.extent} iterations; mark it afterwards"

@@ -136,9 +136,9 @@ class Schedule:
         """Writes a loop's iterations out. See `Unroll`."""
         return self.then(Unroll(loop))
 
-    def parallel(self, loop: str) -> Schedule:
-        """Runs a loop on several threads. See `Parallel`."""
-        return self.then(Parallel(loop))
+    def parallel(self, loop: str, sharing: str = "static") -> Schedule:
+        """Runs a loop on several threads, a share each ("dynamic": who is free). See `Parallel`."""
+        return self.then(Parallel(loop, sharing))
 
     def bind(self, loop: str, axis: str) -> Schedule:
         """Runs a loop on a GPU axis, block.x to thread.z. See `Bind`."""

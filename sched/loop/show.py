@@ -46,7 +46,8 @@ def _tree(nest: Nest, tree: Tree, depth: int, lines: list[str]) -> None:
 
 
 def _loop(loop: Loop) -> str:
-    head = "for" if loop.kind == "serial" else f"{loop.kind} for"
+    kind = "dynamic parallel" if loop.kind == "dynamic" else loop.kind
+    head = "for" if kind == "serial" else f"{kind} for"
     count = f" in 0:{loop.extent}" if loop.extent is not None else ""
     tail = f", tail {loop.tail}" if loop.tail != "guard" else ""
     first, *others = dict.fromkeys(loop.values.values())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import os
-import subprocess
-import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ function count(x: param i64[1000], y: param i64[1000]):
 """
 
 
+def run(kernel: Any, group: Pool, *arrays: Any) -> int:
+    address, threads = group.lease()
+    return int(kernel(*arrays, pool=address, threads=threads))
+
+
 def check(kernel: Any, group: Pool, rounds: int = 20) -> None:
     """Iterations run once each, and no thread disturbs another's buffer."""
     x = np.arange(1000)
@@ -34,7 +40,7 @@ def check(kernel: Any, group: Pool, rounds: int = 20) -> None:
     want[3::2] = 8 * x[3::2] + 28
     for _ in range(rounds):
         y = np.zeros(1000, np.int64)
-        assert kernel(x, y, pool=group.address(), threads=group.slots) == 0
+        assert run(kernel, group, x, y) == 0
         np.testing.assert_array_equal(y, want)
 
 
@@ -45,12 +51,82 @@ def test_every_iteration_runs_once(native: Any, threads: int) -> None:
     group.close()
 
 
+RAGGED = """
+function ragged(n: param i64[], y: param i64[64]):
+    let end = min(max(n[], 0), 64):
+        for i in 0 .. end KIND:
+            y[i] sum= i + 1
+"""
+
+
+@pytest.mark.parametrize("kind", ["parallel", "dynamic"])
+def test_more_threads_than_iterations(native: Any, kind: str) -> None:
+    kernel, group = native(RAGGED.replace("KIND", kind)), Pool(1)
+    for threads in (1, 2, 3, 7, 32):
+        group.resize(threads)
+        for n in (0, 1, 2, 3, 31, 32, 33, 64):
+            y = np.zeros(64, np.int64)
+            assert run(kernel, group, np.array(n), y) == 0
+            np.testing.assert_array_equal(y, np.where(np.arange(64) < n, np.arange(1, 65), 0))
+    group.close()
+
+
+def test_a_lease_keeps_its_number_of_threads(native: Any) -> None:
+    """A call has memory for so many threads, whatever number another sets meanwhile."""
+    group = Pool(2)
+    address, threads = group.lease()
+    group.resize(5)
+    assert group.lease()[1] == 5
+    kernel, y = native(COUNT), np.zeros(1000, np.int64)
+    assert kernel(np.arange(1000), y, pool=address, threads=threads) == 0
+    assert y[999] == 8 * 999 + 28
+    group.close()
+
+
+def test_a_system_that_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Pool(4)
+    monkeypatch.setattr(pool._Crew, "grow", lambda crew, workers: 0)
+    with pytest.warns(RuntimeWarning, match="the system gives 1 of 4 threads"):
+        group.lease()
+    assert group.lease()[1] == 4
+    group.close()
+
+
+def test_a_pool_that_is_gone_has_no_threads(native: Any) -> None:
+    group = Pool(3)
+    check(native(COUNT), group, 1)
+    crew = group._crew
+    assert crew is not None and crew.alive == 2
+    del group
+    gc.collect()
+    until = time.monotonic() + 20
+    while crew.alive and time.monotonic() < until:
+        time.sleep(0.001)
+    assert not crew.alive
+
+
+def test_the_highest_failed_check_is_reported_by_whatever_thread(native: Any) -> None:
+    kernel, group = native("""
+function f(p: param i64[64], q: param i64[64], a: param i64[8], b: param i64[8], y: param i64[64]):
+    for i in 0 .. 64 parallel:
+        y[i] = a[p[i]] + b[q[i]]
+"""), Pool(3)  # fmt: skip
+    x, y = np.zeros(8, np.int64), np.zeros(64, np.int64)
+    p, q = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    p[0], q[63] = 99, -1
+    statuses = set()
+    for rows in ((p, q), (p[::-1].copy(), q[::-1].copy())):
+        statuses |= {run(kernel, group, *rows, x, x, y) for _ in range(20)}
+    assert statuses == {2}
+    group.close()
+
+
 def test_resizing(native: Any) -> None:
     kernel, group = native(COUNT), Pool(2)
     for threads in (2, 4, 1, 3):
         group.resize(threads)
         check(kernel, group, 5)
-        assert (group.address() == 0) == (threads == 1)
+        assert (group.lease()[0] == 0) == (threads == 1)
     group.close()
 
 
@@ -109,26 +185,6 @@ def test_a_forked_child_has_workers_of_its_own(native: Any) -> None:
     group.close()
 
 
-def test_no_thread_at_import_and_a_clean_end(tmp_path: Path) -> None:
-    script = """
-import threading
-import diptych.codegen.kernels
-from diptych.codegen import pool
-assert threading.active_count() == 1
-group = pool.Pool(3)
-assert group.address()
-assert threading.active_count() == 3
-"""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script],
-        env={**os.environ, "DIPTYCH_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("wrong", [0, -1, 2.0, True, "2"])
 def test_wrong_numbers_of_threads(wrong: Any) -> None:
     with pytest.raises(ThreadCountError) as caught:
@@ -159,14 +215,32 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_control_groups(tmp_path: Path) -> None:
-    assert cgroup_quota(tmp_path) == float("inf")
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
-    assert cgroup_quota(tmp_path) == float("inf")
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("150000\n")
-    assert cgroup_quota(tmp_path) == 1.5
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert cgroup_quota(tmp_path) == float("inf")
-    (tmp_path / "cpu.max").write_text("300000 100000\n")
-    assert cgroup_quota(tmp_path) == 3
+    def write(name: str, text: str) -> None:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def quota() -> float:
+        return cgroup_quota(tmp_path, tmp_path / "ours")
+
+    assert quota() == math.inf
+    write("cpu/cpu.cfs_period_us", "100000\n")
+    write("cpu/cpu.cfs_quota_us", "-1\n")
+    assert quota() == math.inf
+    write("cpu/cpu.cfs_quota_us", "650000\n")
+    assert quota() == 6.5
+    write("cpu.max", "max 100000\n")
+    assert quota() == 6.5
+    write("cpu.max", "300000 100000\n")
+    assert quota() == 3
+    write("ours", "4:memory:/box\n3:cpu,cpuacct:/box/inner\n0::/slice/ours\n")
+    assert quota() == 3  # nothing is said of these groups
+    write("slice/cpu.max", "250000 100000\n")
+    assert quota() == 2.5
+    write("slice/ours/cpu.max", "max 100000\n")
+    assert quota() == 2.5
+    write("cpu,cpuacct/box/cpu.cfs_period_us", "100000\n")
+    write("cpu,cpuacct/box/cpu.cfs_quota_us", "50000\n")
+    assert quota() == 0.5
+    write("slice/ours/cpu.max", "nonsense\n")
+    write("ours", "nonsense\n0::/slice/ours\n")
+    assert quota() == 2.5

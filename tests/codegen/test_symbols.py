@@ -77,10 +77,11 @@ def test_what_calls_kernels_asks_for_no_more() -> None:
 
 def test_the_pool_asks_for_threads_only() -> None:
     asked = undefined_symbols(jit.object_code(pool_llvm(llvm.get_process_triple())))
+    names = "cond_broadcast cond_init cond_wait mutex_init mutex_lock mutex_unlock create detach"
     assert asked == {
-        f"pthread_{name}"
-        for name in ("cond_broadcast", "cond_init", "cond_wait")
-    } | {f"pthread_mutex_{name}" for name in ("init", "lock", "unlock")}  # fmt: skip
+        *(f"pthread_{name}" for name in (*names.split(), "sigmask")),
+        *("sigfillset", "sigdelset", "sched_yield"),
+    }
 
 
 def test_a_foreign_symbol_is_seen() -> None:
