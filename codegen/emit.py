@@ -39,6 +39,7 @@ from . import (
 )
 from .emit_expr import value
 from .frame import Frame, Mask, Unit
+from .spans import of_loop
 from .target import Target
 from .values import I1, I32, I64, Value, constant
 from .workspace import Workspace, neighbours, workspace
@@ -121,7 +122,7 @@ def _for(f: Frame, loop: For) -> None:
     if loop.kind == "vector" and loop.lanes > 1:
         _vector(f, loop, lo, hi)
     elif loop.kind in PARALLEL and f.target.parallel and f.pool is not None:
-        emit_parallel.parallel(f, loop, f.scalar(lo), f.scalar(hi), statement)
+        emit_parallel.parallel(f, loop, lo, hi, statement)
     elif "." in loop.kind:
         _axis(f, loop, lo, hi)
     elif lo.varies or hi.varies:
@@ -150,7 +151,7 @@ def _serial(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     f.ib.position_at_end(body)
     var = f.ib.phi(I64)
     var.add_incoming(start, before)
-    with f.bound(loop.var, Value(i64, var)):
+    with f.bound(loop.var, Value(i64, var, span=of_loop(lo.bounds, hi.bounds))):
         statement(f, loop.body)
     following = f.ib.add(var, step, flags=("nsw",))
     var.add_incoming(following, f.ib.block)
@@ -162,8 +163,8 @@ def _ragged(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     """A serial loop whose bounds differ between lanes: over their hull, under masks."""
     if loop.step != 1:
         raise InternalError(f"loop {loop.var} has a step and bounds that differ between lanes")
-    hull_lo = Value(i64, emit_update.horizontal(f, "min", lo))
-    hull_hi = Value(i64, emit_update.horizontal(f, "max", hi))
+    hull_lo = Value(i64, emit_update.horizontal(f, "min", lo), span=lo.bounds)
+    hull_hi = Value(i64, emit_update.horizontal(f, "max", hi), span=hi.bounds)
     inside = Call(
         "and", (Call("le", (loop.lo, Index(loop.var))), Call("lt", (Index(loop.var), loop.hi)))
     )
@@ -178,15 +179,16 @@ def _vector(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     known = extent.constant
     if known is not None and known <= 0:
         return
-    var = Value(i64, lo.llvm, lo.bias, 1)
+    var = Value(i64, lo.llvm, lo.bias, 1, span=of_loop(lo.bounds, hi.bounds))
 
     def body() -> None:
         f.lanes = loop.lanes
         mask = None
         if known is None or known < loop.lanes:
             steps = ir.Constant(ir.VectorType(I32, f.lanes), [I32(i) for i in range(f.lanes)])
-            active = f.splat(f.ib.trunc(f.scalar(extent), I32))  # at most `lanes`, so it fits
-            mask = Mask(f.ib.icmp_signed("<", steps, active), True, known)
+            count = f.scalar(extent)
+            active = f.splat(f.ib.trunc(count, I32))  # at most `lanes`, so it fits
+            mask = Mask(f.ib.icmp_signed("<", steps, active), True, count)
         with f.masked(mask), f.bound(loop.var, var):
             statement(f, loop.body)
         f.lanes = 1
@@ -202,6 +204,7 @@ def _axis(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     at = emit_index.scaled(f, Value(i64, f.target.axis(f, loop.kind)), loop.step)
     var = emit_index.added(f, lo, at)
     extent = emit_index.difference(f, hi, lo)
+    var = replace(var, span=of_loop(lo.bounds, hi.bounds))
 
     def body() -> None:
         with f.bound(loop.var, var):

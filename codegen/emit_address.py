@@ -6,9 +6,9 @@ import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
 from ..lower.ir import reach
-from .emit_index import added, multiplied, scaled
+from .emit_index import added, narrow, scaled, truncated
 from .frame import Frame, Storage
-from .values import I32, I64, Value, is_vector, lanes_of, like, memory_type
+from .values import I32, I64, Value, is_vector, like, memory_type, scalar_type
 
 
 def is_vector_offset(offset: Value) -> bool:
@@ -22,12 +22,47 @@ def offset_of(f: Frame, storage: Storage, indices: tuple[Value, ...]) -> Value:
     for axis, (index, stride) in enumerate(zip(indices, storage.buffer.strides, strict=True)):
         if index.data:
             index = _checked(f, storage, axis, index)
+        if is_vector_offset(index) and not is_small(storage):
+            index = Value(i64, f.vector(index))
         if isinstance(stride, str):
-            index = multiplied(f, index, f.vars[stride])
+            index = _multiplied(f, index, f.vars[stride])
+        elif is_vector_offset(index):
+            index = Value(i64, f.ib.mul(index.llvm, like(index.llvm, stride * storage.lanes)))
         else:
             index = scaled(f, index, stride * storage.lanes)
-        total = added(f, total, index)
+        total = _added(f, total, index)
     return total
+
+
+def is_small(storage: Storage) -> bool:
+    """May lanes count the offsets of its cells, and all parts of their sums, in 32 bits?"""
+    steps = [abs(s) for s in storage.buffer.strides if isinstance(s, int)]  # also of axes of size 1
+    most = max([reach(storage.buffer), *steps])
+    return most * storage.lanes < 2**31 - storage.lanes
+
+
+def _multiplied(f: Frame, index: Value, stride: Value) -> Value:
+    if stride.constant is not None and not is_vector_offset(index):
+        return scaled(f, index, stride.constant)
+    factor = f.scalar(stride)
+    if not index.varies:
+        return Value(i64, f.ib.mul(f.scalar(index), factor), data=index.data)
+    lanes = index.llvm if is_vector_offset(index) else f.vector(index)
+    if lanes.type.element == I32:
+        factor = f.ib.trunc(factor, I32)
+    return Value(i64, f.ib.mul(lanes, f.splat(factor)), data=index.data)
+
+
+def _added(f: Frame, a: Value, b: Value) -> Value:
+    """a + b, lanes in as many bits as those that are there, for the sum fits."""
+    if not is_vector_offset(a) and not is_vector_offset(b):
+        return added(f, a, b)
+    parts = [x.llvm if is_vector_offset(x) else None for x in (a, b)]
+    if all(x is None or x.type.element == I32 for x in parts):
+        lanes = [truncated(f, v) if x is None else x for v, x in zip((a, b), parts, strict=True)]
+    else:
+        lanes = [f.vector(a), f.vector(b)]
+    return Value(i64, f.ib.add(*lanes), data=a.data or b.data)
 
 
 def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
@@ -38,15 +73,22 @@ def _checked(f: Frame, storage: Storage, axis: int, index: Value) -> Value:
     site = f"{buffer.name} axis {axis} of size {extent}"
     if site not in sites:
         sites.append(site)
-    llvm = f.vector(index) if index.varies else f.scalar(index)
+    llvm = f.scalar(index) if not index.varies else None
+    if llvm is None and buffer.shape[axis] < 2**31:
+        llvm = narrow(f, index)
+    if llvm is None:
+        llvm = f.vector(index)
     end = f.scalar(f.vars[extent]) if isinstance(extent, str) else I64(extent)
+    if scalar_type(llvm) == I32:
+        end = f.ib.trunc(end, I32) if isinstance(extent, str) else I32(extent)
     bad = f.ib.icmp_unsigned(">=", llvm, f.splat(end) if is_vector(llvm) else end)
     seen = f.narrow(bad) if is_vector(bad) else bad
     if not is_vector(bad) and f.mask is not None and not f.mask.some:
         seen = f.ib.and_(bad, f.any(f.mask.llvm))
     number = I64(sites.index(site) + 1)
     f.if_else(f.any(seen), lambda: f.report(number))
-    return Value(i64, f.ib.select(bad, like(llvm, 0), llvm))
+    span = (0, max(buffer.shape[axis] - 1, 0))
+    return Value(i64, f.ib.select(bad, like(llvm, 0), llvm), span=span)
 
 
 def _unit(storage: Storage) -> ir.Type:
@@ -78,10 +120,10 @@ def pointer_to(f: Frame, storage: Storage, offset: Value, inside: bool = True) -
 
 def pointer_a_lane(f: Frame, storage: Storage, offset: Value) -> ir.Value:
     """One address a lane, by 32-bit offsets where the buffer is small enough for them."""
-    buffer = storage.buffer
-    lanes = f.vector(offset)
-    if reach(buffer) * storage.lanes < 2**31 - storage.lanes:
-        lanes = f.ib.trunc(lanes, ir.VectorType(I32, lanes_of(lanes)))
+    if is_vector_offset(offset):
+        lanes = offset.llvm
+    else:
+        lanes = truncated(f, offset) if is_small(storage) else f.vector(offset)
     each = f.ib.gep(storage.pointer, [lanes], source_etype=_unit(storage))
     each.type = ir.VectorType(storage.pointer.type, f.lanes)  # llvmlite says one pointer here
     return each

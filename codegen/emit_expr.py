@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 
 import llvmlite.ir as ir
 
-from ..algo.dtypes import DType, bool_, i64
+from ..algo.dtypes import DType, bool_, i32, i64
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, walk
 from . import emit_index, emit_memory
 from .emit_half import from_double, is_half, rounded
 from .emit_operations import TABLE, apply, bool_arithmetic
 from .frame import Frame, Mask
+from .spans import fits, span_of
 from .values import (
     I1,
+    I32,
+    I64,
+    WHOLE,
     Value,
     constant,
     lanes_of,
@@ -112,13 +117,16 @@ def _call(f: Frame, op: str, args: list[Value]) -> Value:
             symbolic = emit_index.compare(f, op, args[0], args[1])
         else:
             symbolic = emit_index.arithmetic(f, op, args)
+        if symbolic is None:
+            symbolic = emit_index.in_lanes(f, op, args)
         if symbolic is not None:
             return symbolic
     varies = any(arg.varies for arg in args)
     llvm = [f.vector(arg) if varies else f.scalar(arg) for arg in args]
     name = bool_arithmetic(op) if dtype is bool_ else op
     result = apply(f, name, dtype, *llvm)
-    return Value(bool_ if op in _COMPARE else dtype, result, data=data)
+    span = span_of(op, [arg.bounds for arg in args]) if dtype is i64 else WHOLE
+    return Value(bool_ if op in _COMPARE else dtype, result, data=data, span=span)
 
 
 def convert(f: Frame, arg: Value, dtype: DType) -> Value:
@@ -126,7 +134,13 @@ def convert(f: Frame, arg: Value, dtype: DType) -> Value:
     if arg.dtype is dtype:
         return arg
     ib = f.ib
+    if arg.dtype is i64 and arg.varies:
+        few = emit_index.narrow(f, arg)
+        if few is not None:
+            return convert(f, Value(i32, few, data=arg.data), dtype)
     llvm = f.vector(arg) if arg.varies else f.scalar(arg)
+    if dtype is i64 and not arg.dtype.is_float:
+        return _index(f, arg, llvm)
     source, target = arg.dtype, shaped(register_type(dtype), lanes_of(llvm))
     if dtype is bool_:
         if source.is_float:
@@ -155,6 +169,18 @@ def convert(f: Frame, arg: Value, dtype: DType) -> Value:
     return Value(dtype, result, data=arg.data)
 
 
+def _index(f: Frame, arg: Value, llvm: ir.Value) -> Value:
+    """An integer of another type as i64, in lanes of 32 bits where all of its type fit."""
+    signed, bits = arg.dtype.kind == "i", arg.dtype.bits
+    span = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    if arg.dtype is bool_:
+        span = (0, 1)
+    target = shaped(I32 if arg.varies and fits(span) else I64, lanes_of(llvm))
+    if llvm.type != target:
+        llvm = (f.ib.sext if signed else f.ib.zext)(llvm, target)
+    return Value(i64, llvm, data=arg.data, span=span if span[1] <= WHOLE[1] else WHOLE)
+
+
 def _to_integer(f: Frame, llvm: ir.Value, dtype: DType) -> ir.Value:
     n = lanes_of(llvm)
     target = shaped(register_type(dtype), n)
@@ -174,6 +200,10 @@ def _where(f: Frame, cond: Expr, then: Expr, orelse: Expr) -> Steps:
             a = yield then
         with f.masked(no), f.fresh_memo(inherit=True):
             b = yield orelse
+        if a.dtype is i64:
+            few = emit_index.chosen(f, lanes, a, b)
+            if few is not None:
+                return replace(few, data=_data(c, a, b))
         return Value(a.dtype, f.ib.select(lanes, f.vector(a), f.vector(b)), data=_data(c, a, b))
     if _reads(then) or _reads(orelse):
         return (yield from _branch(f, c, then, orelse))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
-from . import emit_stream, emit_transpose
+from . import emit_stream, emit_tail, emit_transpose
 from .emit_address import (
     alignment,
     is_vector_offset,
@@ -126,6 +126,8 @@ def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> 
     # What happens to lie behind a row on the stack may be subnormal, and slow to compute with.
     if mask is None or (_padded(storage, offset) and storage.buffer.scope != "stack"):
         raw = f.ib.load(first, typ=vec, align=align)
+    elif (count := _count(f, storage, offset)) is not None:
+        return emit_tail.load_first(f, first, count, vec, align, lambda i: _tag(f, storage, i))
     else:
         raw = f.ib.call(_masked_load(f, vec, first.type), [first, I32(align), mask, vec(None)])
     return _reversed(f, _tag(f, storage, raw), offset)
@@ -159,6 +161,9 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     if mask is None:
         _put(f, storage, raw, first, align)
         return
+    if (count := _count(f, storage, offset)) is not None:
+        emit_tail.store_first(f, first, count, raw, align, lambda i: _tag(f, storage, i))
+        return
     name = f"llvm.masked.store.{suffix(raw.type)}.{first.type.intrinsic_name}"
     fn = f.unit.intrinsic(name, ir.VoidType(), [raw.type, first.type, I32, mask.type])
     _tag(f, storage, f.ib.call(fn, [raw, first, I32(align), mask]))
@@ -179,6 +184,14 @@ def _behind(f: Frame, storage: Storage, offset: Value) -> bool:
     row = buffer.strides[-2] if len(buffer.shape) > 1 else offset.bias + f.lanes
     assert isinstance(row, int)  # only parameters have strides that are names
     return bool(offset.bias % row + mask.first >= buffer.shape[-1])
+
+
+def _count(f: Frame, storage: Storage, offset: Value) -> ir.Value | None:
+    """How many first cells of the run are meant, where the machine has no masks for them."""
+    if f.mask is None or offset.step < 0:
+        return None
+    native = 0 < f.target.masks <= storage.buffer.dtype.itemsize
+    return None if native else f.mask.count
 
 
 def _lowest(f: Frame, offset: Value) -> Value:

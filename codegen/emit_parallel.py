@@ -8,6 +8,7 @@ one that is busy, means that the calling thread does all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import llvmlite.ir as ir
 
@@ -17,8 +18,9 @@ from ..lower.ir import For, Stmt, Store, Update, expressions, variables
 from ..lower.ir import walk as walk_statements
 from .emit_stream import fence
 from .frame import Frame, Storage
+from .spans import of_loop
 from .target import PTR
-from .values import I1, I8, I64, VOID, Value
+from .values import I1, I8, I64, VOID, Span, Value
 
 BODY = ir.FunctionType(VOID, [PTR, I64, I64, I64])
 RUN = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I1])  # pool, body, closure, iterations, dynamic
@@ -27,8 +29,8 @@ RUN = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I1])  # pool, body, closure, it
 def parallel(
     f: Frame,
     loop: For,
-    lo: ir.Value,
-    hi: ir.Value,
+    lo: Value,
+    hi: Value,
     statement: Callable[[Frame, Stmt], None],
 ) -> None:
     """Emits a parallel loop that is not inside another one."""
@@ -42,7 +44,8 @@ def parallel(
     captured = [v.llvm for v in values if v.llvm is not None]
     captured += [s.pointer for s in storages]
     slots = ib.gep(f.heap, [I64(f.unit.workspace.kernel)], source_etype=I8)
-    captured += [lo, f.status, slots]
+    first, last = f.scalar(lo), f.scalar(hi)
+    captured += [first, f.status, slots]
 
     name = f.unit.module.get_unique_name(f"{f.fn.name}.{loop.var}")
     body = ir.Function(f.unit.module, BODY, name)
@@ -54,7 +57,7 @@ def parallel(
         ib.store(item, _field(ib, closure, closure_type, i))
 
     fence(f)
-    size = ib.sub(hi, lo)
+    size = ib.sub(last, first)
     count = size if loop.step == 1 else ib.sdiv(ib.add(size, I64(loop.step - 1)), I64(loop.step))
     _launch(f, body, closure, count, loop.kind == "dynamic")
 
@@ -67,14 +70,14 @@ def parallel(
     )
     for name, v in zip([n for n in names if n in f.vars], values, strict=True):
         base = None if v.llvm is None else next(loaded)
-        g.vars[name] = Value(v.dtype, base, v.bias, v.step, v.data)
+        g.vars[name] = replace(v, llvm=base)
     for s in storages:
         g.buffers[s.buffer.name] = Storage(s.buffer, next(loaded), s.lanes)
     start, g.status, threads = loaded
     _, begin, end, slot = body.args
     mine = g.ib.mul(slot, I64(f.unit.workspace.thread))
     g.heap = g.ib.gep(threads, [mine], source_etype=I8)
-    _iterate(g, loop, start, begin, end, statement)
+    _iterate(g, loop, (start, begin, end), of_loop(lo.bounds, hi.bounds), statement)
     fence(g)
     g.ib.ret_void()
     g.close()
@@ -83,20 +86,21 @@ def parallel(
 def _iterate(
     g: Frame,
     loop: For,
-    start: ir.Value,
-    begin: ir.Value,
-    end: ir.Value,
+    numbers: tuple[ir.Value, ir.Value, ir.Value],
+    span: Span,
     statement: Callable[[Frame, Stmt], None],
 ) -> None:
-    """for n in begin .. end-1: var = start + n*step; body. The pool gives no empty range."""
+    """for n in begin .. end-1: var = start + n*step; body, where `numbers` are start, begin and
+    end. The pool gives no empty range."""
     ib = g.ib
+    start, begin, end = numbers
     before, again, after = ib.block, g.block(loop.var), g.block(f"{loop.var}.end")
     ib.branch(again)
     ib.position_at_end(again)
     n = ib.phi(I64)
     n.add_incoming(begin, before)
     var = ib.add(start, n if loop.step == 1 else ib.mul(n, I64(loop.step)))
-    with g.bound(loop.var, Value(i64, var)):
+    with g.bound(loop.var, Value(i64, var, span=span)):
         statement(g, loop.body)
     following = ib.add(n, I64(1), flags=("nsw",))
     n.add_incoming(following, ib.block)

@@ -42,12 +42,17 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
-    """The active lanes. `some` says that there is one for certain; `first` how many they are where
-    they are the first ones, and that is known."""
+    """The active lanes. `some` says that there is one for certain, `count` that they are so many
+    first ones, or all where it is more."""
 
     llvm: ir.Value
     some: bool
-    first: int | None = None
+    count: ir.Value | None = None
+
+    @property
+    def first(self) -> int | None:
+        """How many the first lanes are, where that is known."""
+        return self.count.constant if isinstance(self.count, ir.Constant) else None
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +171,8 @@ class Frame:
         if self.lanes == 1:
             return self.scalar(value)
         if value.llvm is not None and is_vector(value.llvm):
+            if value.dtype is i64 and value.llvm.type.element == I32:
+                return self.ib.sext(value.llvm, ir.VectorType(I64, self.lanes))
             return value.llvm
         if value.dtype is not i64:
             return self.splat(value.llvm)

@@ -23,14 +23,21 @@ def host_target() -> Target:
 def target_of(triple: str, features: Mapping[str, bool]) -> Target:
     """The emitter's view of a machine with these extensions (only x86 lacks what is asked for)."""
     if not triple.startswith(("x86_64", "i386", "i686")):
-        return Target(triple)
+        return Target(triple, masks=0)
     return Target(
         triple,
         fma=features.get("fma", False),
         rounding=features.get("sse4.1", False),
         half=features.get("f16c", False),
         avx512=all(features.get(f"avx512{part}", False) for part in ("f", "vl", "dq", "bw")),
+        masks=_masks(features),
     )
+
+
+def _masks(features: Mapping[str, bool]) -> int:
+    if features.get("avx512bw"):
+        return 1
+    return 4 if features.get("avx") else 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

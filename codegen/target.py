@@ -22,7 +22,8 @@ class Target:
 
     `fma`, `rounding` and `half` say whether llvm.fma, llvm.floor and conversions of f16 are
     instructions here (where they are not, LLVM would call a library); `avx512` whether there are
-    AVX-512's instructions, on registers of all three widths; `parallel` whether parallel
+    AVX-512's instructions, on registers of all three widths; `masks` gives the bytes
+    of the least elements whose masked loads and stores are, 0 if none are; `parallel` whether parallel
     loops go to the thread pool, `prefetches` and `streams` whether cells can be brought near, and
     stored past the caches.
     """
@@ -35,12 +36,14 @@ class Target:
         rounding: bool = True,
         half: bool = True,
         avx512: bool = False,
+        masks: int = 1,
     ) -> None:
         self.triple = triple
         self.fma = fma
         self.rounding = rounding
         self.half = half
         self.avx512 = avx512
+        self.masks = masks
         self.parallel = True
         self.prefetches = self.streams = True
 

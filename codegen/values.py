@@ -2,7 +2,8 @@
 
 An i64 is held as `llvm + bias + step * lane` with a scalar `llvm`, as long as it can be: so the
 address of a vector access shows whether it is one cell, a run of cells or neither, and constants
-stay displacements. Every other value is a scalar (the same in all lanes) or a vector.
+stay displacements. Every other value is a scalar (the same in all lanes) or a vector. Lanes of an
+i64 that is known to fit are held in 32 bits: twice as many in a register, and they divide.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 VOID = ir.VoidType()
 
+Span = tuple[int, int]
+WHOLE: Span = (-(1 << 63), (1 << 63) - 1)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """`llvm` None is 0. `bias` and `step` are 0 unless the type is i64 and `llvm` is scalar.
 
     `data` says that the value depends on an element of an array, so isl knows no range for it.
+    `span` holds the least and the largest value that an i64 can have in an active lane.
     """
 
     dtype: DType
@@ -30,11 +35,17 @@ class Value:
     bias: int = 0
     step: int = 0
     data: bool = False
+    span: Span = WHOLE
 
     @property
     def varies(self) -> bool:
         """Do lanes differ?"""
         return self.step != 0 or (self.llvm is not None and is_vector(self.llvm))
+
+    @property
+    def bounds(self) -> Span:
+        """The span, which constants need not say."""
+        return self.span if self.constant is None else (self.bias, self.bias)
 
     @property
     def constant(self) -> int | None:

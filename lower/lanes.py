@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import Interval, bounds
-from ..algo.tensor_expr.expr import Access, Cast, indices_of, walk
+from ..algo.tensor_expr.expr import Access, Cast, Expr, indices_of, walk
 from ..sched.loop.machine import Machine
 from .ir import (
     Alloc,
@@ -44,13 +44,22 @@ def lanes(loop: For, buffers: Mapping[str, Buffer], machine: Machine) -> int:
     inner = {**buffers, **{buffer.name: buffer for buffer in allocated(loop.body)}}
     within = {loop.var, *_bound(loop.body)}
     for stmt in statements(loop.body):
+        at: tuple[Expr, ...] = ()
         if isinstance(stmt, (Store, Update)):
             types.add(inner[stmt.buffer].dtype)
-        for expr in expressions(stmt):
-            for item in walk(expr):
-                if not isinstance(item, (Access, Cast)) or within.isdisjoint(indices_of(item)):
-                    continue
-                types.add(inner[item.tensor].dtype if isinstance(item, Access) else item.dtype)
+            at = stmt.index
+        items = dict.fromkeys(item for expr in expressions(stmt) for item in walk(expr))
+        reads = [item for item in items if isinstance(item, Access)]
+        # An index has few bits where it may, whatever its type.
+        places = (*at, *(index for read in reads for index in read.indices))
+        indexing = {item for index in places for item in walk(index)}
+        for item in items:
+            if within.isdisjoint(indices_of(item)):
+                continue
+            if isinstance(item, Access):
+                types.add(inner[item.tensor].dtype)
+            elif isinstance(item, Cast) and item not in indexing:
+                types.add(item.dtype)
     count = machine.lanes(max((t.itemsize for t in types), default=8))
     return int(1 << (count.bit_length() - 1))
 
