@@ -15,7 +15,6 @@ from ..algo.dtypes import i64
 from ..algo.errors import InternalError
 from ..algo.tensor_expr.expr import Call, Expr, Index
 from ..lower.ir import (
-    PARALLEL,
     Alloc,
     Barrier,
     Block,
@@ -28,6 +27,7 @@ from ..lower.ir import (
     Store,
     Update,
 )
+from ..sched.loop.nest import PARALLEL
 from . import (
     emit_index,
     emit_memory,

@@ -48,18 +48,18 @@ def _multiplied(f: Frame, index: Value, stride: Value) -> Value:
     if not index.varies:
         return Value(i64, f.ib.mul(f.scalar(index), factor), data=index.data)
     lanes = index.llvm if is_vector_offset(index) else f.vector(index)
-    if lanes.type.element == I32:
+    if scalar_type(lanes) == I32:
         factor = f.ib.trunc(factor, I32)
     return Value(i64, f.ib.mul(lanes, f.splat(factor)), data=index.data)
 
 
 def _added(f: Frame, a: Value, b: Value) -> Value:
     """a + b, lanes in as many bits as those that are there, for the sum fits."""
-    if not is_vector_offset(a) and not is_vector_offset(b):
+    held = [x for x in (a, b) if is_vector_offset(x)]
+    if not held:
         return added(f, a, b)
-    parts = [x.llvm if is_vector_offset(x) else None for x in (a, b)]
-    if all(x is None or x.type.element == I32 for x in parts):
-        lanes = [truncated(f, v) if x is None else x for v, x in zip((a, b), parts, strict=True)]
+    if all(scalar_type(x.llvm) == I32 for x in held):
+        lanes = [x.llvm if x in held else truncated(f, x) for x in (a, b)]
     else:
         lanes = [f.vector(a), f.vector(b)]
     return Value(i64, f.ib.add(*lanes), data=a.data or b.data)

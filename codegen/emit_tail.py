@@ -7,6 +7,7 @@ two instead, of 16, 8, 4, 2 and 1 cells: at most five tests, and none where n is
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import llvmlite.ir as ir
 
@@ -36,7 +37,7 @@ def load_first(
         total = vec(ir.Undefined)
         for size in _powers(n):
             at = f.ib.and_(count, I64(-2 * size))  # larger pieces lie before
-            total = _where_bit(f, count, size, total, lambda old, s=size, a=at: piece(s, a, old))
+            total = _where_bit(f, count, size, total, partial(piece, size, at))
         return total
 
     if isinstance(count, ir.Constant):
@@ -79,7 +80,7 @@ def store_first(
         left = raw
         for size in reversed(_powers(n)):
             at = f.ib.and_(count, I64(-2 * size))
-            left = _where_bit(f, count, size, left, lambda old, s=size, a=at: piece(s, a, old))
+            left = _where_bit(f, count, size, left, partial(piece, size, at))
 
     def whole() -> None:
         mark(f.ib.store(raw, first, align=align))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ..algo.tensor_expr.expr import accesses
 from ..lower.ir import (
-    PARALLEL,
     Alloc,
     Buffer,
     For,
@@ -26,6 +25,7 @@ from ..lower.ir import (
     reach,
     walk,
 )
+from ..sched.loop.nest import PARALLEL
 from .target import Target
 
 ALIGN = 64

@@ -17,8 +17,8 @@ from ..algo.errors import InternalError, UnsupportedError
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, children, walk
 from ..algo.tensor_expr.operations import OPERATIONS
 from ..algo.tensor_expr.reducers import REDUCERS
+from ..sched.loop.nest import PARALLEL
 from .ir import (
-    PARALLEL,
     Alloc,
     Barrier,
     Block,

@@ -18,7 +18,7 @@ from ..algo.tensor_expr import build
 from ..algo.tensor_expr.affine import from_isl
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute, transform
 from ..sched.loop.carried import meets
-from ..sched.loop.nest import Loop, Nest, Stmt, loops
+from ..sched.loop.nest import PARALLEL, Loop, Nest, Stmt, loops
 from ..sched.loop.tree import around_stmt
 from . import ir
 from .context import NOTHING, Context
@@ -180,7 +180,7 @@ class _Walker:
         inc = _scalar(node.for_get_inc(), here.names)
         assert isinstance(inc, Const)
         step, value = int(inc.value), cast(Expr, var)
-        if step != 1 and loop.kind not in ("serial", *ir.PARALLEL, "unroll"):
+        if step != 1 and loop.kind not in ("serial", *PARALLEL, "unroll"):
             # Lanes and threads are numbered one after the other.
             last = build.add(build.sub(stop, start), Const(step - 1))
             value = build.add(start, build.mul(var, inc))
@@ -226,7 +226,7 @@ def _in_lanes(stmt: ir.Stmt) -> ir.Stmt:
     stmt = ir.rebuild(stmt, _in_lanes)
     if not isinstance(stmt, ir.For) or stmt.kind in ir.AXES:
         return stmt
-    if stmt.kind in (*ir.PARALLEL, "vector"):
+    if stmt.kind in (*PARALLEL, "vector"):
         stmt = ir.with_(stmt, kind="serial")
     if stmt.step == 1:
         return stmt

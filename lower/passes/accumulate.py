@@ -21,9 +21,9 @@ from ...algo.tensor_expr.build import add, const
 from ...algo.tensor_expr.expr import Access, Const, Expr, Index, accesses, indices_of
 from ...algo.tensor_expr.reducers import REDUCERS
 from ...sched.loop.machine import Machine
+from ...sched.loop.nest import PARALLEL
 from ..ir import (
     AXES,
-    PARALLEL,
     Alloc,
     Block,
     Buffer,
