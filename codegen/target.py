@@ -22,10 +22,10 @@ class Target:
 
     `fma`, `rounding` and `half` say whether llvm.fma, llvm.floor and conversions of f16 are
     instructions here (where they are not, LLVM would call a library); `avx512` whether there are
-    AVX-512's instructions, on registers of all three widths; `masks` gives the bytes
-    of the least elements whose masked loads and stores are, 0 if none are; `parallel` whether parallel
-    loops go to the thread pool, `prefetches` and `streams` whether cells can be brought near, and
-    stored past the caches.
+    AVX-512's instructions, on registers of all three widths; `masks` gives the bytes of the least
+    elements whose masked loads and stores are instructions, 0 if none are; `parallel` whether
+    parallel loops go to the thread pool, `prefetches` and `streams` whether cells can be brought
+    near, and stored past the caches.
     """
 
     def __init__(
