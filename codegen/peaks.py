@@ -154,6 +154,6 @@ def _compiled(text: str, arrays: tuple[np.ndarray[Any, Any], ...]) -> Callable[[
     threads = pool.current()
 
     def run(keep: Any = (code, arrays)) -> None:
-        call(threads.address(), 0, *[a.ctypes.data for a in arrays])
+        call(threads.lease()[0], 0, *[a.ctypes.data for a in arrays])
 
     return run
