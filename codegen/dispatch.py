@@ -17,6 +17,7 @@ import numpy as np
 from ..algo.tensor_expr.op import Op
 from .dispatch_words import ARRAY_SIZE, ARRAY_WORDS, ENTRY_WORDS, TABLE
 from .fastcall import Words, code
+from .fresh import fresh, is_large
 from .layout import WRITEABLE, layout
 from .native import NativeKernel
 
@@ -56,7 +57,7 @@ class Entry:
         """Runs the kernel: the new outputs, or True where they are given."""
         inputs, outs = arrays[: self.inputs], arrays[self.inputs :]
         if not self.given:
-            outs = tuple([np.empty(shape, dtype) for shape, dtype in self.results])
+            outs = tuple([fresh(shape, dtype) for shape, dtype in self.results])
         told = inputs
         if self.same and self.kernel.sites:  # complaints are about inputs as they came
             spoilt = {m for _, m in self.same}
@@ -117,6 +118,8 @@ class Entry:
         results = np.array([[id(shape), id(dtype)] for shape, dtype in self.results], np.int64)
         self._parts = [*parts, same, results]
         found, direct = np.zeros(len(ENTRY_WORDS), np.int64), self._direct
+        if not self.given and any(is_large(shape, dtype) for shape, dtype in self.results):
+            direct = None  # compiled code makes plain arrays
         values = {
             "object": id(self), "kernel": 0 if direct is None else direct.ctypes.data,
             "inputs": self.inputs, "outputs": outs, "given": self.given, "python": direct is None,

@@ -147,6 +147,12 @@ class Group:
         return found
 
     @cached_property
+    def operands(self) -> tuple[Access, ...]:
+        """The reads whose values are computed with, not only where others are read."""
+        places = {a for read in self.reads for index in read.indices for a in accesses(index)}
+        return tuple(a for a in self.reads if a not in places)
+
+    @cached_property
     def cost(self) -> float:
         """Arithmetic of one instance, roughly in additions."""
         slow = {"div", "sqrt", "rsqrt", "floordiv", "mod"}

@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.check import check
-from ...algo.tensor_expr.expr import Access, Index, accesses
+from ...algo.tensor_expr.expr import Index
 from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .default_across import across
 from .default_contract import contraction
 from .default_join import blocked
+from .default_joins import Join, joins
 from .default_strip import strips
+from .default_turn import turned_tiles, turning
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
 from .sketch import Choice, Sketch, build
+
+RUN = 8
+"""Vectors that a thread reads one after the other, at least, where threads share a row."""
+ROWS = 64
+"""Rows of a block in which a temporary slides along, at most."""
 
 
 def default(
@@ -48,22 +56,31 @@ def choose(
     strip = strips(found, temps, min(lanes.values(), default=1), machine)
     if strip is not None:
         return Sketch(strip)
-    joins = _joins(found, temps)
-    choices = {g.name: _choose(g, joins.get(g.name), lanes[g.name], machine) for g in found}
+    # The innermost loop of what is computed last is for vectors, unless those run along a sum.
+    inner = int(not found or _vector(found[-1], lanes[found[-1].name], ()) not in found[-1].reds)
+    joined, sliding = joins(found, temps, inner)
+    choices = {
+        g.name: _choose(g, joined.get(g.name), g.main.tensor in temps, lanes[g.name], machine)
+        for g in found
+    }
     choices |= crossed
-    return Sketch(blocked(found, choices, lanes, machine) if joins else choices)
+    for name in sliding:
+        consumer, index = joined[name]
+        choices[name] = replace(choices[name], slides=True)
+        choices[consumer] = _rows(choices[consumer], index, found[-1], machine)
+    return Sketch(blocked(found, choices, lanes, machine) if joined else choices)
 
 
 def _lanes(made: Kernel, group: Group, machine: Machine) -> int:
     """Elements of the widest type that the group touches in one vector."""
-    names = (group.main.tensor, *(a.tensor for a in group.reads))
+    names = (group.main.tensor, *(a.tensor for a in group.operands))
     return machine.lanes(max(made.tensors[name].dtype.itemsize for name in names))
 
 
-def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:
+def _choose(group: Group, join: Join | None, temp: bool, lanes: int, machine: Machine) -> Choice:
     if group.fold is not None:
         return _combining(group, join, lanes, machine)
-    merge = () if join or group.reds else _merge(group, lanes)
+    merge = () if join or group.reds else _merge(group, group.outs, lanes)
     if merge:
         return _walk(group, merge, lanes, machine)
     if group.solved and join is None:
@@ -72,26 +89,59 @@ def _choose(group: Group, join: tuple[str, str] | None, lanes: int, machine: Mac
         found = contraction(group, lanes, machine)
         if found is not None:
             return found
-    vector = _vector(group, lanes)
+    merge = _merge(group, group.reds, lanes)
+    vector = _vector(group, lanes, merge)
+    if join is None and not temp and (pair := turning(group, vector, lanes)):
+        return turned_tiles(group, *pair, lanes, machine)
     if vector is None:
         return Choice(outer=None if join else shared_loop(group, None, 1, machine), join=join)
+    if merge and vector == merge[-1]:
+        vector = "_".join(merge)
+    else:
+        merge = ()
     if join is not None:
-        return Choice(vector=vector, join=join)
-    tile, vectors = ((), 0) if group.reds else _transposing_tile(group, vector, lanes)
-    outer = shared_loop(group, vector, lanes, machine)
-    if outer is None and worth_threads(group, lanes, machine) and vector in group.outs and not tile:
-        chunk = chunk_of(group.extents[vector], machine)
-        return Choice(vector=vector, outer=vector, chunk=chunk)
-    return Choice(vector=vector, vectors=vectors, tile=tile, outer=outer)
+        return Choice(vector=vector, merge=merge, join=join)
+    outer, chunk = shared_loop(group, vector, lanes, machine), 0
+    if outer is None and worth_threads(group, lanes, machine):
+        outer, chunk = _shared_inside(group, vector, merge, lanes, machine)
+    return Choice(vector=vector, merge=merge, outer=outer, chunk=chunk)
+
+
+def _shared_inside(
+    group: Group, vector: str, merge: tuple[str, ...], lanes: int, machine: Machine
+) -> tuple[str | None, int]:
+    """Blocks for threads where no loop outside of the vectors can be shared: of the one that runs
+    in lanes, or of a sum, each thread's part of which is a result of its own."""
+    if vector in group.outs:
+        extent = group.extents[vector]
+        if not group.reds:
+            return vector, chunk_of(extent, machine)
+        part = -(-extent // machine.threads)
+        if part >= RUN * lanes:
+            return vector, -(-part // lanes) * lanes
+    rows = [i for i in group.reds if i not in merge and i != vector]
+    shared = next((i for i in rows if group.extents[i] >= 2 * machine.threads), None)
+    if shared is not None:
+        return shared, -(-group.extents[shared] // (4 * machine.threads))
+    if vector in group.outs:
+        return None, 0
+    extent = math.prod(group.extents[i] for i in merge or (vector,))
+    return vector, chunk_of(extent, machine)
+
+
+def _rows(choice: Choice, index: str, group: Group, machine: Machine) -> Choice:
+    """Blocks of rows for threads; at the start of each, rows of what slides are computed again."""
+    rows = -(-group.extents[index] // (4 * machine.threads))
+    return replace(choice, outer=index, chunk=min(ROWS, max(8, rows)))
 
 
 def _shares(group: Group) -> bool:
     """Is it a reduction in which what is loaded serves several cells?"""
-    pairs = [(a, i) for a in group.reads for i in group.outs if group.extents[i] > 1]
+    pairs = [(a, i) for a in group.operands for i in group.outs if group.extents[i] > 1]
     return bool(group.reds) and any(group.stride(a, i) == 0 for a, i in pairs)
 
 
-def _combining(group: Group, join: tuple[str, str] | None, lanes: int, machine: Machine) -> Choice:
+def _combining(group: Group, join: Join | None, lanes: int, machine: Machine) -> Choice:
     """A fold keeps the order of its instances: lanes go along an index of its widest component."""
     own = [i for i in group.reds if Index(i) in group.main.lhs and group.extents[i] > 1]
     vector = own[-1] if own else None
@@ -99,11 +149,11 @@ def _combining(group: Group, join: tuple[str, str] | None, lanes: int, machine: 
     return Choice(vector=vector, outer=outer, join=join)
 
 
-def _merge(group: Group, lanes: int) -> tuple[str, ...]:
-    """Innermost indices to make one loop of, so that short ones fill vectors."""
-    merged = list(group.outs[-1:])
+def _merge(group: Group, indices: tuple[str, ...], lanes: int) -> tuple[str, ...]:
+    """Innermost of the indices to make one loop of, so that short ones fill vectors."""
+    merged = list(indices[-1:])
     extent = group.extents[merged[0]] if merged else 0
-    for outer in reversed(group.outs[:-1]):
+    for outer in reversed(indices[:-1]):
         if extent >= 8 * lanes or not group.collapse(outer, merged[-1], extent):
             break
         merged.insert(0, outer)
@@ -123,8 +173,11 @@ def _walk(group: Group, merge: tuple[str, ...], lanes: int, machine: Machine) ->
     return Choice(vector=vector, merge=merge, outer=vector, chunk=chunk_of(extent, machine))
 
 
-def _vector(group: Group, lanes: int) -> str | None:
-    """The index to run in lanes: the one whose accesses are cheapest for a vector of work."""
+def _vector(group: Group, lanes: int, merge: tuple[str, ...]) -> str | None:
+    """The index to run in lanes: the one whose accesses are cheapest for a vector of work.
+
+    The last one of `merge` has the iterations of all of them.
+    """
 
     def price(stride: int | None) -> float:
         if stride == 0:
@@ -134,6 +187,8 @@ def _vector(group: Group, lanes: int) -> str | None:
     best, cheapest = None, float("inf")
     for index in (*reversed(group.outs), *reversed(group.reds)):
         extent = group.extents[index]
+        if index in merge:
+            extent = math.prod(group.extents[i] for i in merge) if index == merge[-1] else 1
         if extent < 2:
             continue
         cost = sum(price(group.stride(a, index)) for a in group.reads)
@@ -148,69 +203,3 @@ def _vector(group: Group, lanes: int) -> str | None:
             best, cheapest = index, cost
     scalar = lanes * (1.0 + len(group.reads))
     return best if cheapest < scalar else None
-
-
-def _transposing_tile(
-    group: Group, vector: str, lanes: int
-) -> tuple[tuple[tuple[str, int], ...], int]:
-    """Where a read jumps along the lanes and is contiguous along another index, a block of that
-    index makes use of the whole of every cache line it touches."""
-    for access in group.reads:
-        if group.stride(access, vector) not in (0, 1):
-            for index in group.outs:
-                if index != vector and group.stride(access, index) == 1:
-                    return ((index, min(lanes, group.extents[index])),), 1
-    return (), 0
-
-
-def _joins(found: list[Group], temps: set[str]) -> dict[str, tuple[str, str]]:
-    """Which temporaries to compute inside a loop of their last consumer, without recomputation.
-
-    A temporary is joined at the deepest loop whose outer indices it and its consumer's reads
-    share bare and in order, short of the consumer's innermost loop, which is for vectors.
-    """
-    joins: dict[str, tuple[str, str]] = {}
-    if not found:
-        return joins
-    last = found[-1]
-    if last.main.carries:
-        return joins
-    for n in range(len(found) - 2, -1, -1):
-        group = found[n]
-        if group.main.tensor.removesuffix(".acc") != group.name or group.name not in temps:
-            continue
-        if group.main.carries:
-            continue  # its loops are those of a recurrence
-        readers = [g for g in found[n + 1 :] if any(a.tensor == group.name for a in _all_reads(g))]
-        if not all(r is last or r.name in joins for r in readers):
-            continue
-        depth = min((_shared(group, r) for r in readers), default=0)
-        depth = min([depth, len(last.outs) - 1, *(_depth(last, joins[r.name][1]) for r in readers
-                                                   if r.name in joins)])  # fmt: skip
-        if depth > 0 and last.extents[last.outs[depth - 1]] > 1:
-            joins[group.name] = (last.name, last.outs[depth - 1])
-    return joins
-
-
-def _depth(last: Group, index: str) -> int:
-    return last.outs.index(index) + 1
-
-
-def _all_reads(group: Group) -> list[Access]:
-    return [a for stage in group.stages for a in accesses(stage.value)]
-
-
-def _shared(producer: Group, consumer: Group) -> int:
-    """How many leading axes every read uses with the consumer's own leading loops."""
-    depth = len(producer.outs)
-    for access in _all_reads(consumer):
-        if access.tensor != producer.name:
-            continue
-        same = 0
-        pairs = zip(access.indices, consumer.outs, strict=False)
-        for expr, index in pairs:
-            if expr is not Index(index):
-                break
-            same += 1
-        depth = min(depth, same)
-    return depth

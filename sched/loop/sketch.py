@@ -23,11 +23,14 @@ from .marks import Mark, Parallel, Unroll, Vectorize
 from .memory import Layout
 from .nest import loops
 from .reorder import Reorder
+from .rfactor import Rfactor
 from .schedule import Schedule
 from .sketch_across import write_across
 from .sketch_contract import Contraction
+from .sketch_turn import Turned
 from .split import Split
 from .stage import Stage
+from .store_at import StoreAt
 from .tree import around_stmt
 
 
@@ -42,8 +45,12 @@ class Choice:
     reuse in registers. `blocks` splits indices for the caches, outermost first, and `pack` names
     tensors copied into panels there (`sketch_contract.py`).
     `outer` is the index whose loop comes first and runs in parallel, in blocks of `chunk`
-    iterations (0: no blocks). `join` computes the nest inside a loop of its consumer, a
-    (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is.
+    iterations (0: no blocks); if it belongs to the reduction, each block has a result of its own.
+    `join` computes the nest inside a loop of its consumer, a
+    (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is;
+    with `slides` the values of earlier iterations of a block are kept there.
+    Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
+    such a result past the caches.
     `solved` are indices that others determine: their loops, of one iteration, go innermost.
     """
 
@@ -56,6 +63,9 @@ class Choice:
     outer: str | None = None
     chunk: int = 0
     join: tuple[str, str] | None = None
+    slides: bool = False
+    turned: str | None = None
+    stream: bool = False
     solved: tuple[str, ...] = ()
 
 
@@ -80,7 +90,7 @@ def build(
     nests: dict[str, _Nest] = {}
     for group in found:
         choice = sketch.choices.get(group.name, Choice())
-        if choice.vector in group.free:
+        if choice.vector in group.free and choice.turned is None:
             width = choice.vectors * machine.lanes(group.widest)
             write_across(draft, group, choice.vector, width, shared=choice.outer is not None)
         elif choice.join is None:
@@ -89,7 +99,7 @@ def build(
     # Consumers first: what a nest is joined to must have its final loops.
     for group in reversed(found):
         choice = sketch.choices.get(group.name, Choice())
-        if choice.join is not None and _join(draft, group, choice.join):
+        if choice.join is not None and _join(draft, group, choice.join, choice.slides):
             nest = _Nest(draft, group, choice, machine, alone=False)
             if choice.tile:
                 nest.tile(_above(draft, group, nests.get(choice.join[0])))
@@ -101,8 +111,11 @@ def build(
     return draft.schedule
 
 
-def _join(draft: Draft, group: Group, join: tuple[str, str]) -> bool:
+def _join(draft: Draft, group: Group, join: tuple[str, str], slides: bool) -> bool:
     consumer, index = join
+    if slides:
+        loop, block = f"{consumer}.{index}i", f"{consumer}.{index}o"
+        return draft.attempt(ComputeAt(group.name, loop), StoreAt(group.name, block))
     for loop in (f"{consumer}.{index}b", f"{consumer}.{index}", f"{consumer}.{index}o"):
         if draft.has(loop):
             return draft.attempt(ComputeAt(group.name, loop))
@@ -134,12 +147,13 @@ class _Nest:
         kernel = draft.kernel
         widest = max(
             kernel.tensors[name].dtype.itemsize
-            for name in (group.main.tensor, *(a.tensor for a in group.reads))
+            for name in (group.main.tensor, *(a.tensor for a in group.operands))
         )
         self.lanes, self.cache = machine.lanes(widest), machine.l2 // 2
         # Short names are for people; they are unique where there is one nest.
         self.prefix = "" if alone else f"{group.name}."
-        self.outs, self.extents = list(group.outs), dict(group.extents)
+        self.outs, self.reds = list(group.outs), list(group.reds)
+        self.extents = dict(group.extents)
         if choice.merge:
             self._merge(choice.merge)
         self.choice = self._named(choice)
@@ -157,8 +171,11 @@ class _Nest:
             nest.write()
             self.shared = nest.shared
             return
+        if c.vector is not None and c.turned is not None:
+            self._squares(c.vector, c.turned)
+            return
         inner: list[str] = []
-        names = {index: index for index in (*self.outs, *group.reds)}
+        names = {index: index for index in (*self.outs, *self.reds)}
         after: dict[str, str] = {}
         for index, height in c.tile:
             height = min(height, self.extents[index])
@@ -194,24 +211,43 @@ class _Nest:
             outer.remove(shared)
             first[:0] = [shared, *strip]
         outer[:0] = first
-        reds = [after.get(i, names[i]) for i in group.reds if i in names]
+        if c.outer in self.reds and self._factored(c.outer, c.chunk):
+            names[c.outer] = f"{c.outer}i"
+            self.shared = f"{c.outer}o"
+            outer.insert(0, self.shared)
+        reds = [after.get(i, names[i]) for i in self.reds if i in names]
         in_lanes = [n for n in inner if n == after.get(c.vector or "", "")]
-        if c.vector in group.reds:
-            reds = [names[i] for i in group.reds if i in names]
+        if c.vector in self.reds:
+            reds = [names[i] for i in self.reds if i in names]
             inner = [n for n in inner if n not in in_lanes] + in_lanes
         self._reorder([*outer, *reds, *inner])
         chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
-        if group.reds and inner and outer and not c.solved and not chunked:
+        if group.reds and inner and outer and not c.solved and not chunked and not self.shared:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
+
+    def _squares(self, vector: str, turned: str) -> None:
+        """Tiles that are turned in registers; the loop that threads share is one of rows."""
+        outer = self.choice.outer
+        nest = Turned(self.draft, self.group, self.prefix, vector, turned, self.lanes)
+        if nest.write():
+            self.shared = f"{vector}o" if outer == vector else outer
+            if self.choice.stream:
+                nest.stream()
+
+    def _factored(self, index: str, chunk: int) -> bool:
+        """Blocks of the reduction, each with a result of its own."""
+        loop = self.prefix + index
+        return self.draft.attempt(Split(loop, chunk), Rfactor(f"{loop}o"))
 
     def _named(self, choice: Choice) -> Choice:
         """The choice without what names no index: which there are depends on what is merged."""
+        known = (*self.group.free, *self.outs, *self.reds)
         return replace(
             choice,
-            vector=choice.vector if choice.vector in (*self.outs, *self.group.reds) else None,
+            vector=choice.vector if choice.vector in known else None,
             tile=tuple((i, n) for i, n in choice.tile if i in self.outs and i != choice.vector),
-            blocks=tuple((i, n) for i, n in choice.blocks if i in (*self.outs, *self.group.reds)),
-            outer=choice.outer if choice.outer in (*self.group.free, *self.outs) else None,
+            blocks=tuple((i, n) for i, n in choice.blocks if i in (*self.outs, *self.reds)),
+            outer=choice.outer if choice.outer in known else None,
         )
 
     def _merge(self, indices: tuple[str, ...]) -> None:
@@ -223,8 +259,9 @@ class _Nest:
             ):
                 return
             self.extents[one] = self.extents[outer] * self.extents[name]
-            at = self.outs.index(outer)
-            self.outs[at : at + 2] = [one]
+            among = self.outs if outer in self.outs else self.reds
+            at = among.index(outer)
+            among[at : at + 2] = [one]
             name = one
 
     def lay(self) -> None:

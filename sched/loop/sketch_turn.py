@@ -1,0 +1,88 @@
+"""The primitives of a nest whose lanes go across the rows that memory runs along.
+
+    for io: for jo: [x.register] for ji unroll: for ii vector: y[j,i] = x[i,j]
+
+Square tiles are copied into registers by rows and read by columns, or the other way round, so that
+all loads and stores are whole runs of memory. The walk goes along the rows of what is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...algo.tensor_expr.expr import Index
+from .access import Group
+from .draft import Draft
+from .marks import Unroll, Vectorize
+from .memory import Stream
+from .nest import loops
+from .reorder import Reorder
+from .split import Split
+from .stage import Stage
+
+
+@dataclass(slots=True)
+class Turned:
+    """Writes the loops of one nest in tiles of `lanes` by `lanes` cells.
+
+    `vector` runs in lanes, along `turned` runs memory. `prefix` stands before loops' names.
+    """
+
+    draft: Draft
+    group: Group
+    prefix: str
+    vector: str
+    turned: str
+    lanes: int
+
+    def write(self) -> bool:
+        """All of it, marks included; nothing where the loops cannot be in this order."""
+        group, prefix, draft = self.group, self.prefix, self.draft
+        others = [i for i in (*group.free, *group.outs) if i not in (self.vector, self.turned)]
+        order = [*others, *(f"{i}{part}" for part, i in self._tile())]
+        tile = [Split(prefix + i, self.lanes) for i in (self.vector, self.turned)]
+        if not draft.attempt(*tile, Reorder(tuple(prefix + i for i in order))):
+            return False
+        at = f"{prefix}{self.turned}o"
+        for tensor in dict.fromkeys(a.tensor for a in group.reads):
+            walks = [a for a in group.reads if a.tensor == tensor != group.main.tensor]
+            if any(self._across(group.stride(a, self.vector)) for a in walks):
+                self._copied(Stage(tensor, at, "register"))
+        if self._across(group.store_stride(self.vector)):
+            self._copied(Stage(group.main.tensor, at, "register", self._layout()))
+        draft.attempt(Unroll(f"{prefix}{self.turned}i"))
+        draft.attempt(Vectorize(f"{prefix}{self.vector}i"))
+        return True
+
+    def stream(self) -> None:
+        """Stores the result past the caches."""
+        self.draft.attempt(Stream(self.group.main.tensor))
+
+    def _tile(self) -> list[tuple[str, str]]:
+        return [("o", self.vector), ("o", self.turned), ("i", self.turned), ("i", self.vector)]
+
+    def _across(self, stride: int | None) -> bool:
+        return stride not in (0, 1)
+
+    def _layout(self) -> tuple[str, ...]:
+        """Columns of the result are rows of the tile: the axis that runs in lanes is the last."""
+        axes = [f"d{n}" for n in range(len(self.group.main.lhs))]
+        last = self.group.main.lhs.index(Index(self.vector))
+        return (*axes[:last], *axes[last + 1 :], axes[last])
+
+    def _copied(self, stage: Stage) -> None:
+        """A copy. What is stored into the tile goes along its own rows, what is stored from it
+        along those of memory."""
+        before = {loop.name for loop in loops(self.draft.nest.tree)}
+        if not self.draft.attempt(stage):
+            return
+        new = [loop.name for loop in loops(self.draft.nest.tree) if loop.name not in before]
+        for stem in dict.fromkeys(name.rpartition(".")[0] for name in new):
+            names = [name for name in new if name.rpartition(".")[0] == stem]
+            along = names[-1]
+            if stem.endswith(".store") and f"{stem}.{self.turned}" in names:
+                along = f"{stem}.{self.turned}"
+            order = [*(n for n in names if n != along), along]
+            if order != names:
+                self.draft.attempt(Reorder(tuple(order)))
+            self.draft.attempt(Vectorize(along))

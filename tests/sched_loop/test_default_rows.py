@@ -1,0 +1,66 @@
+"""Default schedules of nests that are bound by memory: their texts on a given machine, and that
+they compute what the interpreter does where sizes are odd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.algo.tensor_expr.check import check
+from diptych.algo.tensor_expr.sizes import bind_sizes
+from diptych.sched.loop.default import default
+from diptych.sched.loop.machine import Machine
+
+MACHINE = Machine(vector_bytes=32, registers=16, threads=2)
+
+TURN = "turn(x: [N, M]) -> y:\n y[i,j] = x[j,i]"
+SCAN = "scan(x: [B, N]) -> c:\n c[b,0] = x[b,0]\n c[b,i] = c[b,i-1] + x[b,i] where i in 1:N"
+TOTAL = "total(x: [N, M]) -> y:\n y[] = sum(x[i,j])"
+COLUMNS = "columns(x: [N, M]) -> y:\n y[j] = sum(x[i,j])"
+BIGGEST = "biggest(x: [N, M]) -> y:\n y[i] = argmax(x[i,j])"
+BLUR = "blur(x: [H, W]) -> y:\n h[i,j] = x[i,j] + x[i,j+1]\n y[i,j] = h[i,j] + h[i+1,j] + h[i+2,j]"
+CENTRE = "centre(x: [G, H, W]) -> y:\n mu[g] = sum(x[g,h,w]) / (H*W)\n y[g,h,w] = x[g,h,w] - mu[g]"
+
+TEXTS = {
+    TURN: '.split("j", 8).split("i", 8).reorder("jo", "io", "ii", "ji")'
+    '.stage("x", at="io", scope="register").vectorize("x.pack.i").unroll("ii").vectorize("ji")'
+    '.stream("y").parallel("jo")',
+    SCAN: '.split("c.1.b", 8).split("c.1.i", 8).reorder("c.1.bo", "c.1.io", "c.1.ii", "c.1.bi")'
+    '.stage("x", at="c.1.io", scope="register").vectorize("x.pack.i")'
+    '.stage("c", at="c.1.io", scope="register", layout=("d1", "d0")).vectorize("c.load.b")'
+    '.vectorize("c.load2.b").reorder("c.store.b", "c.store.i").vectorize("c.store.i")'
+    '.unroll("c.1.ii").vectorize("c.1.bi").parallel("c.0.b").parallel("c.1.bo")',
+    TOTAL: '.split("i", 256).rfactor("io").vectorize("j").parallel("io")',
+    COLUMNS: '.split("j", 512).reorder("jo", "i", "ji").vectorize("ji").parallel("jo")',
+    BIGGEST: '.compute_at("y_max", "y.i").vectorize("y_max.j").vectorize("y.j").parallel("y.i")',
+    BLUR: '.split("y.i", 64).compute_at("h", "y.ii").store_at("h", "y.io").vectorize("h.j")'
+    '.vectorize("y.j").parallel("y.io")',
+}
+
+
+def chosen(text: str, *shape: int) -> str:
+    op = dt.op(text)
+    sizes = bind_sizes(check(op), {op.params[0].name: shape})
+    return default(op, {op.params[0].name: dt.f32}, sizes, MACHINE).text
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda t: t.partition("(")[0])
+def test_text(text: str) -> None:
+    assert chosen(text, 2048, 1024) == TEXTS[text]
+
+
+def test_neighbouring_indices_of_a_sum_are_one_loop() -> None:
+    assert '.fuse("mu.h", "mu.w").vectorize("mu.h_w")' in chosen(CENTRE, 512, 12, 12)
+
+
+@pytest.mark.parametrize("shape", [(67, 129), (9, 7), (1, 300)])
+@pytest.mark.parametrize("text", TEXTS, ids=lambda t: t.partition("(")[0])
+def test_values(text: str, shape: tuple[int, int]) -> None:
+    shape = (max(shape[0], 3), shape[1]) if text == BLUR else shape
+    op: Any = dt.op(text)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    sizes = bind_sizes(check(op), {"x": shape})
+    run = op.with_schedule(default(op, {"x": dt.f32}, sizes, MACHINE), strict=True)
+    np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-4, atol=1e-4)
