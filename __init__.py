@@ -98,6 +98,7 @@ if _TYPE_CHECKING:
     from .gradients import grad, jvp, value_and_grad, vjp
     from .sched.graph.schedule import GraphSchedule
     from .sched.loop.schedule import Schedule
+    from .torch_function import torch
 
 _bind()
 __all__ = [
@@ -108,8 +109,8 @@ __all__ = [
     "dynamic", "erf", "exp", "exp2", "expm1", "f16", "f32", "f64", "floor", "grad", "i8", "i16",
     "i32", "i64", "indices", "interpret", "jvp", "log", "log1p", "log2", "max", "maximum", "min",
     "minimum", "op", "prod", "program", "reducer", "rsqrt", "schedules", "sigmoid", "sign", "sin",
-    "size", "softplus", "sqrt", "sum", "tanh", "tensor", "threads", "u8", "u16", "u32", "u64",
-    "value_and_grad", "vjp", "where",
+    "size", "softplus", "sqrt", "sum", "tanh", "tensor", "threads", "torch", "u8", "u16", "u32",
+    "u64", "value_and_grad", "vjp", "where",
 ]  # fmt: skip
 
 
@@ -118,6 +119,7 @@ _LATE = {
     "Schedule": ".sched.loop.schedule",
     "GraphSchedule": ".sched.graph.schedule",
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), ".gradients"),
+    "torch": ".torch_function",
 }
 
 

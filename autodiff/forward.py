@@ -39,7 +39,9 @@ def _tangent(op: Op, names: tuple[str, ...]) -> Op:
         known.get(p.name) or Param(p.name, annotation(p.type.dtype, shapes[p.name]))
         for p in op.params
     ]
-    whole = Op(back.name, (*primal, *seeds), back.equations, back.returns, back.shapes)
+    formulas = {p.name: shapes[p.name] for p in primal if p.type.dims is None}
+    extents = {**formulas, **back.shapes}
+    whole = Op(back.name, (*primal, *seeds), back.equations, back.returns, extents)
     forth = adjoint(whole, tuple(seed.name for seed in seeds))
     # Linear in the seeds, it reads of one at most the type, which the result has too.
     new = {seed.name: name for seed, name in zip(seeds, op.returns, strict=True)}

@@ -7,6 +7,7 @@ they are kept or computed again is a matter of schedules) and is itself differen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,13 +72,24 @@ def cast(value: Value, dtype: DType) -> Value:
     return apply(Op("cast", (Param("x"),), (equation,), ("y",)), (value,))[0]
 
 
+def returning(op: Op, returns: tuple[str, ...]) -> Op:
+    """The operator with these results; the adjoint leaves out what they do not need."""
+    if returns == op.returns:
+        return op
+    made: Op = op.memo(
+        f"returning {returns}",
+        lambda: replace(op, returns=returns, _memo={}),
+    )
+    return made
+
+
 def _pull(
     node: Apply, given: Sequence[Result], positions: Sequence[int], cotangents: dict[Value, Value]
 ) -> None:
     """Adds what one application contributes to the cotangents of its arguments."""
     op = node.op
     returns = tuple(op.returns[r.position] for r in given)
-    part = op if returns == op.returns else _returning(op, returns)
+    part = returning(op, returns)
     wrt = tuple(op.params[p].name for p in positions)
     back = adjoint(part, wrt, saved=returns)
     values = dict(zip((p.name for p in op.params), node.args, strict=True))
@@ -89,15 +101,6 @@ def _pull(
         amount = cast(result, arg.type.dtype)
         before = cotangents.get(arg)
         cotangents[arg] = amount if before is None else elementwise("add", before, amount)
-
-
-def _returning(op: Op, returns: tuple[str, ...]) -> Op:
-    """The operator with fewer results; the adjoint leaves out what they do not need."""
-    made: Op = op.memo(
-        f"returning {returns}",
-        lambda: Op(op.name, op.params, op.equations, returns, op.shapes, op.locations),
-    )
-    return made
 
 
 def _results(nodes: Sequence[Apply], value: Value) -> dict[Apply, list[Result]]:

@@ -53,3 +53,10 @@ def test_a_result_that_nothing_moves_gives_its_type() -> None:
     x = np.array([[1.0, 3.0, 2.0], [5.0, 4.0, 0.0]], np.float32)
     _, (dm, da) = dt.jvp(op, (x,), (10 * x,))
     assert dm.tolist() == [30.0, 50.0] and da.tolist() == [0, 0] and da.dtype == np.int64
+
+
+def test_an_unread_parameter_whose_extent_is_a_formula() -> None:
+    op = parse("f(x: [H], g) -> y:\n  g: [3*H]\n  y[i] = x[i] * g[2*i]")
+    assert tangent(op, "g").text == (
+        "f_tangent(x: [H], dg) -> dy:\n    dg: [3*H]\n    dy[i] = x[i] * dg[2*i]"
+    )

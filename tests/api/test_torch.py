@@ -1,0 +1,192 @@
+"""Operators as functions of torch tensors; nothing here runs where torch is absent."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+SOFTMAX = dt.op(
+    "m[i] = max(x[i,j])\ne[i,j] = exp(x[i,j] - m[i])\ny[i,j] = e[i,j] / sum(e[i,l])",
+    name="softmax",
+    returns="y",
+)
+SEVERAL = dt.op(
+    "several(x, w, n) -> a, c, b:\n  a[i] = sum(x[i,k] * w[k]) * n[i]\n  c[i] = n[i] * 2\n"
+    "  b[] = sum(x[i,k] * x[i,k] * w[k])"
+)
+WAVE = dt.op("y[i] = sin(x[i]) * x[i]", name="wave")
+DENSE = dt.op("y[n,f] = sum(x[n,d] * w[d,f])", name="dense")
+FLAT = dt.op("flat(x: [H, W]) -> y:\n  y[n] = x[n//W, n%W] ** 3 where n in 0:H*W")
+N = torch.tensor([1, 2, 3], dtype=torch.int32)
+
+
+def rand(*shape: int, dtype: Any = torch.float64) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+
+
+def wanted(*shape: int) -> Any:
+    return rand(*shape).requires_grad_()
+
+
+SEVERALLY = dt.torch(SEVERAL)
+CASES = {
+    "one result": (dt.torch(SOFTMAX), lambda: (wanted(3, 4),)),
+    "several results": (lambda x, w: SEVERALLY(x, w, N)[::2], lambda: (wanted(3, 4), wanted(4))),
+    "one of several": (lambda x, w: SEVERALLY(x, w, N)[2], lambda: (wanted(3, 4), wanted(4))),
+    "by some inputs": (lambda x, w: SEVERALLY(x, w, N)[::2], lambda: (rand(3, 4), wanted(4))),
+    "strides": (lambda x: dt.torch(SOFTMAX)(x.t()[:, ::2]), lambda: (wanted(5, 3),)),
+    "expanded": (lambda x: dt.torch(SOFTMAX)(x.expand(3, 4)), lambda: (wanted(1, 4),)),
+    "sizes as numbers": (dt.torch(FLAT), lambda: (wanted(2, 3),)),
+    "dynamic": (dt.torch(SOFTMAX.dynamic(I=8)), lambda: (wanted(3, 4),)),
+    "scheduled": (dt.torch(WAVE.schedule().vectorize("i", 4)), lambda: (wanted(6),)),
+    "with a schedule": (dt.torch(WAVE.with_schedule(WAVE.schedule())), lambda: (wanted(6),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_gradients_of_both_modes_and_orders(case: Any) -> None:
+    function, inputs = case
+    assert torch.autograd.gradcheck(function, inputs(), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(function, inputs(), check_fwd_over_rev=True)
+
+
+def test_values_are_torchs() -> None:
+    x = rand(3, 4)
+    torch.testing.assert_close(dt.torch(SOFTMAX)(x), torch.softmax(x, 1))
+    a, c, b = dt.torch(SEVERAL)(x, n=N, w=wanted(4))
+    assert a.requires_grad and b.requires_grad and not c.requires_grad
+    assert c.dtype is torch.int32 and c.tolist() == [2, 4, 6] and b.shape == ()
+    with torch.no_grad():
+        assert not dt.torch(WAVE)(wanted(3)).requires_grad
+
+
+def test_third_derivatives() -> None:
+    x = wanted(5)
+    y = dt.torch(WAVE)(x).sum()
+    for _ in range(3):
+        (y,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    torch.testing.assert_close(y, -3 * torch.sin(x) - x * torch.cos(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_other_floats(dtype: Any) -> None:
+    x = rand(3, 4, dtype=torch.float32).to(dtype).requires_grad_()
+    y = dt.torch(SOFTMAX)(x)
+    (y * y).sum().backward()
+    like = x.detach().double().requires_grad_()
+    (torch.softmax(like, 1) ** 2).sum().backward()
+    assert y.dtype is dtype and x.grad.dtype is dtype
+    error = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(y.double(), torch.softmax(like, 1), rtol=error, atol=0)
+    torch.testing.assert_close(x.grad.double(), like.grad, rtol=0, atol=error)
+
+
+def test_bf16_under_a_schedule() -> None:
+    x = rand(9).to(torch.bfloat16)
+    for function in (schedule := WAVE.schedule().vectorize("i", 8), WAVE.with_schedule(schedule)):
+        assert dt.torch(function)(x).equal(dt.torch(WAVE)(x))
+
+
+def test_memory_is_shared() -> None:
+    seen: list[Any] = []
+
+    class Watched(type(WAVE.with_schedule(WAVE.schedule()))):  # type: ignore[misc]
+        def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+            found = super().__call__(*arrays, out=out, **named)
+            seen.extend((*arrays, found))
+            return found
+
+    x = rand(6)
+    y = dt.torch(Watched(WAVE, None))(x)
+    assert [a.ctypes.data for a in seen] == [x.data_ptr(), y.data_ptr()]
+
+
+def test_numbers_and_arrays_beside_tensors() -> None:
+    scale = dt.torch(dt.op("y[i] = x[i] * s", name="scale"))
+    x = torch.ones(3, requires_grad=True)
+    y = scale(x, 2.0)
+    y.sum().backward()
+    assert y.dtype is torch.float32 and x.grad.tolist() == [2, 2, 2]
+    assert scale(np.ones(3), s=torch.tensor(3.0, dtype=torch.float64)).tolist() == [3, 3, 3]
+    assert scale(x.detach(), x.detach().conj().sum()).tolist() == [3, 3, 3]
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(rand(4, 3))
+        self.dense = dt.torch(DENSE)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(x, w=self.w)
+
+
+def test_inside_a_module_that_trains_and_is_copied() -> None:
+    layer, x, y = Layer(), rand(8, 4), rand(8, 3)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert twin(x).equal(layer(x))
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = ((layer(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+
+
+def test_functional_transforms() -> None:
+    wave, x = dt.torch(WAVE), rand(4)
+    by_x = torch.func.grad(lambda x: wave(x).sum())
+    torch.testing.assert_close(by_x(x), torch.sin(x) + x * torch.cos(x))
+    _, second = torch.func.jvp(by_x, (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(second, 2 * torch.cos(x) - x * torch.sin(x))
+
+
+def test_inside_what_torch_compiles() -> None:
+    wave, x = dt.torch(WAVE), wanted(4)
+    compiled = torch.compile(lambda x: torch.relu(wave(x * 2)), backend="eager")
+    torch.testing.assert_close(compiled(x), torch.relu(wave(x * 2)))
+    (found,) = torch.autograd.grad(compiled(x).sum(), x)
+    torch.testing.assert_close(found, *torch.autograd.grad(torch.relu(wave(x * 2)).sum(), x))
+
+
+ERRORS: list[tuple[Any, type[Exception], str]] = [
+    (torch.ones(3, device="meta"), dt.DeviceError,
+     "wave: x is a tensor on meta; expected a dense tensor on the CPU; convert it with .cpu()"),
+    (torch.ones(3).to_sparse(), dt.DeviceError,
+     "wave: x is a tensor of layout torch.sparse_coo; expected a dense tensor on the CPU; convert "
+     "it with .to_dense()"),
+    (torch.ones(3).to(torch.float8_e5m2), dt.DTypeError,
+     "tensors of float8_e5m2 are not supported; expected one of bool, i8, i16, i32, i64, u8, u16, "
+     "u32, u64, f16, bf16, f32, f64"),
+    (torch.ones(3, dtype=torch.complex64), dt.DTypeError,
+     "wave: x: arrays of complex64 are not supported; expected one of bool, i8, i16, i32, i64, u8, "
+     "u16, u32, u64, f16, bf16, f32, f64; pass its .real and .imag as two arrays"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "kind", "text"), ERRORS)
+def test_errors(given: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as error:
+        dt.torch(WAVE)(given)
+    assert str(error.value) == text
+
+
+def test_torch_is_imported_when_it_is_used() -> None:
+    code = (
+        "import sys, numpy as np, diptych as dt; f = dt.op('y[i] = sin(x[i])'); f(np.ones(3));"
+        "dt.vjp(f, np.ones(3)); dt.torch; print('torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert run.stdout == "False\n", run.stderr
