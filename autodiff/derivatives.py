@@ -4,7 +4,8 @@ An entry takes the cotangent `c` of y = op(a, b, ..), the arguments and y itself
 cotangent of each argument; None says that y does not depend on it smoothly (its derivative is
 zero wherever it exists). Where an operation selects, so does its adjoint: `Guarded` terms count
 only where their guards hold, and the guards stay outermost to the end, so that a branch which was
-not taken never reaches the result, not even as 0 * inf.
+not taken never reaches the result, not even as 0 * inf. Only a node that is read whatever is chosen
+gets its cotangent as one `where`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.build import add, compare, mul, sub
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
 from ..algo.tensor_expr.simplify import simplify
@@ -143,6 +145,8 @@ def pullback(
     found: dict[Expr, list[Guarded]] = {body: list(seeds)}
     for item in reversed(list(walk(body))):
         terms = _merged(found.get(item, []))
+        if not isinstance(item, Access):
+            terms = finish(_joined(terms))
         if isinstance(item, Cast) and item.dtype.is_float:
             found.setdefault(item.arg, []).extend(terms)
         elif isinstance(item, Call):
@@ -157,7 +161,7 @@ def pullback(
         item.tensor for seed in seeds for item in walk(seed.value) if isinstance(item, Access)
     }
     return {
-        access: simplify(_assembled(_merged(found[access])), floats)
+        access: simplify(finish(_assembled(_merged(found[access]))), floats)
         for access in _reading_order(body)
         if found.get(access)
     }
@@ -180,20 +184,50 @@ def _merged(terms: list[Guarded]) -> list[Guarded]:
     return [Guarded(guards, value) for guards, value in sums.items()]
 
 
-def _assembled(terms: list[Guarded]) -> Expr:
+def _by_condition(terms: list[Guarded]) -> dict[Expr, dict[bool, list[Guarded]]]:
+    """Guarded terms by the outermost condition and its truth value, without that guard."""
+    found: dict[Expr, dict[bool, list[Guarded]]] = {}
+    for term in terms:
+        if term.guards:
+            (condition, side), *inner = term.guards
+            branches = found.setdefault(condition, {True: [], False: []})
+            branches[side].append(Guarded(tuple(inner), term.value))
+    return found
+
+
+def _joined(terms: list[Guarded]) -> Steps:
+    """The terms of one node, one without guards where some of them hold whatever is chosen.
+
+    A node that is read in both branches of a `where`, or outside too, is needed always, so what it
+    gets may be chosen here. Guards that only gather would be 2**n after n such nodes.
+    """
+    if len(terms) < 2:
+        return terms
+    always = [term.value for term in terms if not term.guards]
+    rest: list[Guarded] = []
+    for condition, branches in _by_condition(terms).items():
+        sides = {}
+        for side, inside in branches.items():
+            sides[side] = yield _joined(inside)
+        if all(len(side) == 1 and not side[0].guards for side in sides.values()):
+            always.append(Call("where", (condition, sides[True][0].value, sides[False][0].value)))
+        else:
+            for side, inside in sides.items():
+                guard = (condition, side)
+                rest += [Guarded((guard, *term.guards), term.value) for term in inside]
+    if not always:
+        return rest
+    whole = [Guarded((), value) for value in always]
+    return [Guarded((), (yield _assembled([*whole, *rest])))]
+
+
+def _assembled(terms: list[Guarded]) -> Steps:
     """The sum of guarded terms as one expression of `where`s."""
-    plain = [term.value for term in terms if not term.guards]
-    rest = [term for term in terms if term.guards]
-    parts = plain
-    while rest:
-        condition = rest[0].guards[0][0]
-        branches: dict[bool, list[Guarded]] = {True: [], False: []}
-        for term in rest:
-            if term.guards[0][0] is condition:
-                branches[term.guards[0][1]].append(Guarded(term.guards[1:], term.value))
-        rest = [term for term in rest if term.guards[0][0] is not condition]
-        chosen = [_assembled(branches[side]) for side in (True, False)]
-        parts.append(Call("where", (condition, *chosen)))
+    parts = [term.value for term in terms if not term.guards]
+    for condition, branches in _by_condition(terms).items():
+        yes = yield _assembled(branches[True])
+        no = yield _assembled(branches[False])
+        parts.append(Call("where", (condition, yes, no)))
     total = parts[0] if parts else Const(0)
     for part in parts[1:]:
         total = add(total, part)

@@ -115,16 +115,15 @@ def _param(nest: Nest, buffer: Buffer, lengths: Lengths, strides: tuple[int, ...
 
 def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> Window:
     around = _around(nest, buffer)
-    shape: list[int] | None = None
+    tensor: Ranges | None = None
     if buffer.tensor in nest.kernel.tensors:
-        shape = [lengths.most(extent) for extent in _lengths(nest, buffer, lengths)]
+        shape = map(lengths.most, _lengths(nest, buffer, lengths))
+        tensor = {f"d{n}": (0, extent - 1) for n, extent in enumerate(shape)}
     forms = None
-    origins, extents = _placed(nest, buffer, forms, around, context, shape)
-    if shape and not (buffer.layout or buffer.fold or buffer.pad or buffer.border):
+    origins, extents = _placed(nest, buffer, forms, around, context, tensor)
+    if tensor and not (buffer.layout or buffer.fold or buffer.pad or buffer.border):
         for forms_too in merged(nest, buffer, _lengths(nest, buffer, lengths)):
-            within: Ranges = {f"d{n}": (0, max(extent - 1, 0)) for n, extent in enumerate(shape)}
-            whole = [_axis(buffer, form, within) for form in forms_too]
-            found = _placed(nest, buffer, forms_too, around, context, whole)
+            found = _placed(nest, buffer, forms_too, around, context, tensor)
             if prod(found[1]) < prod(extents):
                 forms, (origins, extents) = forms_too, found
     folds = {dim: n for dim, n in buffer.fold if n < extents[dim]}
@@ -159,18 +158,20 @@ def _placed(
     forms: tuple[Expr, ...] | None,
     around: Mapping[str, Mapping[str, Expr]],
     context: Context,
-    shape: list[int] | None,
+    tensor: Ranges | None,
 ) -> tuple[list[Expr], list[int]]:
-    """The origin and the extents of what is stored, `shape` where data say which elements."""
+    """The origin and the extents of what is stored: all of the tensor where data say what."""
     origins: list[Expr] = []
     extents: list[int] = []
     for dim in range(buffer.rank if forms is None else len(forms)):
         touched = _touched(nest, buffer, forms, dim, around, context)
         if touched is None:
-            if shape is None:
+            if tensor is None:
                 raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
-            origins.append(Const(0))
-            extents.append(shape[dim])
+            low, high = bounds(Index(f"d{dim}") if forms is None else forms[dim], tensor)
+            assert low is not None and high is not None  # so are the tensor's coordinates
+            origins.append(Const(low))
+            extents.append(high - low + 1)
         else:
             origin, extent = _hull(touched, list(around))
             origins.append(origin)

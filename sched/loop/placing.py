@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.affine import normalize
 from ...algo.tensor_expr.build import compare, const, sub
 from ...algo.tensor_expr.expr import Const, Expr, Index, Size, indices_of, sizes_of, substitute
+from ...algo.tensor_expr.points import points
 from .extent import stays_within
 from .flow import is_copy
 from .moments import Tie, moment
 from .names import index_of, where
 from .nest import PARALLEL, Loop, Nest, Stmt, leaves
 from .regions import region
-from .relations import symbols
-from .storage import by_coordinates, cells, family, repeats
+from .relations import agree, differ, primed, same_element, second, sizes_in, symbols
+from .storage import by_coordinates, cells, family, in_coordinates, repeats
 from .witness import at
 
 
@@ -77,6 +79,7 @@ def needed(
         fixed = [loop for loop in levels if loop not in free]
         if not whole:
             outer = [loop for loop in fixed if loop.name not in kept]
+            _check_whole(base, outer, who)
             base = _restricted(nest, base, users, outer, dims, values, who)
         ties = [Tie(base.lhs, user, cell) for user in users for cell in cells(user, base.buffer)]
         values |= _moments(base, ties, [(values[x.name], x) for x in fixed], free, who)
@@ -164,6 +167,27 @@ def _unrepeated(
     domain = tuple(cond for cond in stmt.domain if gone.isdisjoint(indices_of(cond)))
     dims = tuple(dim for dim in stmt.dims if dim not in gone)
     return replace(stmt, dims=dims, domain=domain), free
+
+
+def _check_whole(stmt: Stmt, around: Sequence[Loop], who: str) -> None:
+    """Raises where an element is complete only after several iterations of loops around: what one
+    of them needs is not all in it."""
+    own = stmt.dims[: repeats(stmt)]
+    for loop in around:
+        value = loop.values.get(stmt.name)
+        if value is None or in_coordinates(value, stmt.lhs, stmt) is not None:
+            continue
+        both = (*stmt.dims, *primed(stmt.dims))
+        domain = [*stmt.domain, *(second(cond, stmt.dims) for cond in stmt.domain)]
+        same = [*agree(tuple(map(Index, own)), stmt.dims)]
+        same += same_element(stmt.lhs, stmt.lhs, stmt.dims)
+        apart = differ([value], stmt.dims)
+        sizes = sizes_in([*domain, *same, apart])
+        if isl.is_empty(points(both, [*domain, *same, apart], sizes)) is not isl.Answer.YES:
+            raise ScheduleError(
+                f"{who}: an element of {stmt.buffer} is updated in several iterations of loop "
+                f"{loop.name}{at(stmt)}, which goes around; choose a loop outside of it"
+            )
 
 
 def _restricted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from diptych.algo.dtypes import f32, i32
-from diptych.algo.tensor_expr.expr import Access, Call, Cast, Const, Expr
+from diptych.algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.algo.tensor_expr.printer import print_expr
 from diptych.autodiff.derivatives import DERIVATIVES, Guarded, pullback
@@ -91,3 +91,52 @@ def test_stored_value_replaces_the_root() -> None:
     stored = Access("y", ())
     found = pullback(Call("exp", (A,)), SEED, stored)
     assert {a.tensor: print_expr(e) for a, e in found.items()} == {"a": "c[] * y[]"}
+
+
+def chain(kind: str, n: int) -> Expr:
+    """A value that n choices in a row make of A, each of which the next one reads as it says."""
+    value: Expr = A
+    for k in range(n):
+        over = Call("gt", (value, Const(0.1 * k)))
+        scaled = Call("mul", (value, Const(0.5)))
+        choices = {
+            "both branches": Call("where", (over, scaled, Call("add", (value, B)))),
+            "outside too": Call("add", (B, Call("where", (over, scaled, value)))),
+            "sometimes outside": Call("add", (value, Call("where", (over, scaled, B)))),
+            "nested": Call("where", (Call("gt", (A, Const(k / n - 1))), Call("sin", (value,)), B)),
+            "ties": Call("max", (scaled, Call("sub", (value, B)))),
+        }
+        value = choices[kind]
+    return value
+
+
+def shared(expr: Expr, env: dict[str, float]) -> float:
+    """As `evaluate`, each of the parts once."""
+    found: dict[Expr, float] = {}
+    for item in walk(expr):
+        if isinstance(item, Call):
+            found[item] = OPERATIONS[item.op].numpy(*(found[arg] for arg in item.args))
+        else:
+            found[item] = evaluate(item, env)
+    return found[expr]
+
+
+KINDS = ("both branches", "outside too", "sometimes outside", "nested", "ties")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_choices_in_a_row(kind: str) -> None:
+    body = chain(kind, 8)
+    env = {"a": 0.83, "b": 0.21, "c": 1.5}
+    for name, access in (("a", A), ("b", B)):
+        near = [shared(body, {**env, name: env[name] + h}) for h in (1e-6, -1e-6)]
+        want = env["c"] * (near[0] - near[1]) / 2e-6
+        assert shared(pullback(body, SEED)[access], env) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_choices_in_a_row_have_derivatives_of_their_length(kind: str) -> None:
+    """Each is a constant number of operations more, and depth is no matter."""
+    few, more = (len(list(walk(pullback(chain(kind, n), SEED)[A]))) for n in (50, 100))
+    assert more < 2.2 * few
+    assert pullback(chain(kind, 500), SEED)

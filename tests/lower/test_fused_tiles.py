@@ -56,6 +56,15 @@ def test_rows_that_data_choose_are_all_stored() -> None:
     np.testing.assert_array_equal(schedule(w, at), w[at])
 
 
+def test_a_histogram_in_parts_that_are_added_in_one_shifted_loop() -> None:
+    """Pair 2788: the loop counts 11*(d1 - 1) + d0, which starts below 0."""
+    op = dt.op("h: [13]\nh[b[l]] += z[l]\ny[j] = h[j] + 1", returns="y")
+    schedule = op.schedule().privatize("h.l").shift("h", "h.update.d0", -1)
+    schedule = schedule.fuse("h.update.d0", "h.l_rf")
+    b, z = np.arange(11, dtype=np.int32) % 5 + 8, np.arange(11)
+    np.testing.assert_array_equal(schedule(b, z), dt.interpret(op, b, z))
+
+
 def statement(values: dict[str, tuple[int, int]]) -> Stmt:
     domain: list[Expr] = []
     for dim, (low, high) in values.items():

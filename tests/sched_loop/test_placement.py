@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import diptych as dt
+import numpy as np
+import pytest
 from diptych.algo.tensor_expr.parse import parse
 from diptych.sched.loop.schedule import Schedule
 
@@ -98,3 +101,18 @@ def test_a_scan_beside_its_reader() -> None:
         "    c[b,i] = c[b,i-1] + x[b,i]",
         "    y[b,i] = c[b,i] * f32(2.0)",
     )
+
+
+def test_a_sum_is_whole_wherever_it_is_computed() -> None:
+    """Pair 2713: in the loop over k, of which y is in the last iteration, t would have one term."""
+    text = "t[i,j] = sum(A[i,k] * B[k,j])\ny[i,j] = t[i,j] - s[i]"
+    made = schedule(text).reorder("t.i", "t.k", "t.j").compute_at("y", "t.k")
+    with pytest.raises(dt.ScheduleError) as refusal:
+        made.compute_at("t", "y.j")
+    assert str(refusal.value) == (
+        "compute_at(t, y.j): an element of t is updated in several iterations of loop t.k "
+        "(<text>:1), which goes around; choose a loop outside of it"
+    )
+    a, b, s = np.arange(42).reshape(6, 7), np.arange(35).reshape(7, 5), np.arange(6)
+    for right in (made, schedule(text).compute_at("t", "y.j")):
+        np.testing.assert_array_equal(right(a, b, s), a @ b - s[:, None])
