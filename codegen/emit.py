@@ -29,6 +29,7 @@ from ..lower.ir import (
 )
 from ..sched.loop.nest import PARALLEL
 from . import (
+    emit_dot,
     emit_index,
     emit_memory,
     emit_parallel,
@@ -129,6 +130,8 @@ def _for(f: Frame, loop: For) -> None:
         _ragged(f, loop, lo, hi)
     elif copies := emit_squares.squares(f, loop):
         emit_squares.transpose(f, loop, copies, lo, hi, _serial)
+    elif loop.kind == "dot":
+        emit_dot.dot(f, loop, lo, hi, lambda: _serial(f, loop, lo, hi))
     else:
         _serial(f, loop, lo, hi)
 

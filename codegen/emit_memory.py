@@ -75,6 +75,25 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
         _scatter(f, storage, offset, raw)
 
 
+def load_words(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
+    """The four bytes from buffer[indices] on, as one i32 in every active lane."""
+    storage, n = f.buffers[name], f.lanes
+    offset = offset_of(f, storage, indices)
+    words = ir.VectorType(I32, n)
+    if not offset.varies:
+        where = readable(f, pointer_to(f, storage, offset))
+        align = alignment(storage, offset)
+        return f.splat(_tag(f, storage, f.ib.load(where, typ=I32, align=align)))
+    if offset.step != 4 or is_vector_offset(offset):
+        return _gather(f, storage, offset, words)
+    first = pointer_to(f, storage, offset)
+    align = alignment(storage, offset)
+    if f.mask is None:
+        return _tag(f, storage, f.ib.load(first, typ=words, align=align))
+    masked = _masked_load(f, words, first.type)
+    return _tag(f, storage, f.ib.call(masked, [first, I32(align), f.mask.llvm, words(None)]))
+
+
 def shares_cell(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
     """Do all lanes address the same cell?"""
     return not offset_of(f, f.buffers[name], indices).varies

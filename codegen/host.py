@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 
 from ..sched.loop.machine import Machine
 from . import pool
-from .jit import host_features
+from .jit import dot_lanes, host_features
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -32,6 +32,7 @@ def machine() -> Machine:
         l2=sizes.get(2, plain.l2),
         l3=sizes.get(3, sizes.get(2, plain.l3)),
         threads=pool.threads(),
+        dots=bool(dot_lanes(host_features())),
     )
 
 

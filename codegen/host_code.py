@@ -10,7 +10,16 @@ import llvmlite.binding as llvm
 
 from ..lower.ir import Function
 from .emit import Emitted, emit
-from .jit import LEVEL, LOCK, Loaded, host_features, object_code, optimize, target_machine
+from .jit import (
+    LEVEL,
+    LOCK,
+    Loaded,
+    dot_lanes,
+    host_features,
+    object_code,
+    optimize,
+    target_machine,
+)
 from .target import Target
 
 
@@ -31,6 +40,7 @@ def target_of(triple: str, features: Mapping[str, bool]) -> Target:
         half=features.get("f16c", False),
         avx512=all(features.get(f"avx512{part}", False) for part in ("f", "vl", "dq", "bw")),
         masks=_masks(features),
+        dots=dot_lanes(features),
     )
 
 

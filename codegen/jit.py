@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -27,6 +28,13 @@ def host_features() -> dict[str, bool]:
     _initialize()
     with LOCK:
         return dict(llvm.get_host_cpu_features())
+
+
+def dot_lanes(features: Mapping[str, bool]) -> tuple[int, ...]:
+    """The lanes of i32 for which a machine with these extensions has VNNI's dot product."""
+    if features.get("avx512vnni") and features.get("avx512vl"):
+        return 4, 8, 16
+    return (4, 8) if features.get("avxvnni") else ()
 
 
 def triple() -> str:

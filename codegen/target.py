@@ -23,7 +23,8 @@ class Target:
     `fma`, `rounding` and `half` say whether llvm.fma, llvm.floor and conversions of f16 are
     instructions here (where they are not, LLVM would call a library); `avx512` whether there are
     AVX-512's instructions, on registers of all three widths; `masks` gives the bytes of the least
-    elements whose masked loads and stores are instructions, 0 if none are; `parallel` whether
+    elements whose masked loads and stores are instructions, 0 if none are; `dots` on how many lanes
+    of i32 there is x86's dot product of four unsigned by four signed bytes; `parallel` whether
     parallel loops go to the thread pool, `prefetches` and `streams` whether cells can be brought
     near, and stored past the caches.
     """
@@ -37,6 +38,7 @@ class Target:
         half: bool = True,
         avx512: bool = False,
         masks: int = 1,
+        dots: tuple[int, ...] = (),
     ) -> None:
         self.triple = triple
         self.fma = fma
@@ -44,6 +46,7 @@ class Target:
         self.half = half
         self.avx512 = avx512
         self.masks = masks
+        self.dots = dots
         self.parallel = True
         self.prefetches = self.streams = True
 

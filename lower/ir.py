@@ -67,8 +67,9 @@ class For(Stmt):
     `kind`: serial; parallel (iterations in any order, on any thread, a share
     for each; dynamic: the next ones to whoever is free); unroll (a pass removes it);
     vector (iterations lo .. hi-1 at once in `lanes` lanes, a power of two that the target has;
-    lanes from hi on are masked off); or a GPU axis, block.x to thread.z. `separate` asks for a
-    version of the code around with only full turns of a loop whose bound varies.
+    lanes from hi on are masked off); dot (four products of bytes, which may be added in any order,
+    by one instruction); or a GPU axis, block.x to thread.z. `separate` asks for a version of the
+    code around with only full turns of a loop whose bound varies.
     """
 
     var: str
@@ -161,7 +162,7 @@ class Function:
 
 
 T = TypeVar("T", Buffer, For)
-KINDS = ("serial", *PARALLEL, "unroll", "vector")
+KINDS = ("serial", *PARALLEL, "unroll", "vector", "dot")
 AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 
 

@@ -32,6 +32,7 @@ from .ir import (
 )
 from .ir_print import print_expr, print_stmt
 
+INNER = ("serial", "unroll", "dot")
 SCOPES = ("heap", "stack", "register", "shared", "local")
 
 
@@ -127,7 +128,7 @@ class _Checker:
             raise _fail(loop, f"{loop.kind} is no kind of loop")
         if loop.step < 1 or (loop.step != 1 and loop.kind == "vector"):
             raise _fail(loop, f"a {loop.kind} loop has step {loop.step}")
-        if any(outer.kind == "vector" for outer in loops) and loop.kind not in ("serial", "unroll"):
+        if any(outer.kind == "vector" for outer in loops) and loop.kind not in INNER:
             raise _fail(loop, f"a {loop.kind} loop is inside a vector loop")
         if loop.kind != "vector" and loop.lanes != 1:
             raise _fail(loop, f"a {loop.kind} loop has lanes")

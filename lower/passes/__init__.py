@@ -18,6 +18,7 @@ from ..verify import verify
 from .accumulate import accumulate
 from .axes import axes
 from .barriers import barriers
+from .dots import dots
 from .flatten import flatten
 from .hoist import hoist
 from .registers import registers
@@ -51,6 +52,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(separate),
     Pass("unroll", unroll),
     Pass("accumulate", accumulate),
+    _plain(dots),
     Pass("vectorize", vectorize),
     _plain(simplify),
     Pass("registers", registers),

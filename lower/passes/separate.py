@@ -180,7 +180,7 @@ def _assume(stmt: Stmt, facts: Facts, known: Known) -> Stmt:
 
 def _full(loop: For, known: Known) -> Conditions:
     """The conditions under which a loop has its largest number of iterations; none if always."""
-    if loop.kind not in ("unroll", "vector") and not loop.separate:
+    if loop.kind not in ("unroll", "vector", "dot") and not loop.separate:
         return {}
     low, most = span_of(loop, known)
     if most is None or most <= 1 or low == most:

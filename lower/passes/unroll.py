@@ -3,7 +3,8 @@
     for i in 0 .. min(2, n) unroll: S(i)     ==>     if 0 < n: S(0)
                                                      if 1 < n: S(1)
 
-So does a serial loop whose variable indexes a register buffer, which must be indexed by constants.
+So does a serial loop whose variable indexes a register buffer, which must be indexed by constants,
+and a loop marked dot where the machine has no such instruction: its copies are the portable form.
 A loop without a constant bound, or one whose copies would be more than the budget, is left serial:
 unrolling is a wish about speed, not about meaning. But a register buffer that needs more copies,
 or more registers than there are by far, is refused: it would take LLVM seconds, and gain nothing.
@@ -53,7 +54,7 @@ def unroll(function: Function, machine: Machine) -> Function:
     for buffer in allocated(function.body):
         if buffer.scope == "register":
             _check_registers(buffer, machine)
-    return Function(function.name, function.params, _stmt(function.body, {}, frozenset()))
+    return Function(function.name, function.params, _stmt(function.body, {}, frozenset(), machine))
 
 
 def _check_registers(buffer: Buffer, machine: Machine) -> None:
@@ -67,22 +68,24 @@ def _check_registers(buffer: Buffer, machine: Machine) -> None:
         )
 
 
-def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
+def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine) -> Stmt:
     match stmt:
         case For(var=var, body=body, kind=kind):
-            body = _stmt(body, {**known, var: values_of(stmt, known)}, registers)
+            body = _stmt(body, {**known, var: values_of(stmt, known)}, registers, machine)
             loop = with_(stmt, body=body)
-            if kind == "serial":
+            if kind == "dot" and not machine.dots:
+                return _copies(loop, known)
+            if kind in ("serial", "dot"):
                 indexed = _indexed(loop, registers)
                 return loop if indexed is None else _copies(loop, known, indexed)
             return _copies(loop, known) if kind == "unroll" else loop
         case Alloc(buffers, body):
             own = {buffer.name for buffer in buffers if buffer.scope == "register"}
-            return Alloc(buffers, _stmt(body, known, registers | own))
+            return Alloc(buffers, _stmt(body, known, registers | own, machine))
         case Let(var, value, body):
-            inner = _stmt(body, {**known, var: bounds(value, known)}, registers)
+            inner = _stmt(body, {**known, var: bounds(value, known)}, registers, machine)
             return Let(var, value, inner)
-    return rebuild(stmt, lambda inner: _stmt(inner, known, registers))
+    return rebuild(stmt, lambda inner: _stmt(inner, known, registers, machine))
 
 
 def _indexed(loop: For, registers: frozenset[str]) -> str | None:

@@ -33,6 +33,7 @@ from .specialize import Specialize
 from .split import Split, Tile
 from .stage import Stage
 from .store_at import StoreAt
+from .tensorize import Tensorize
 from .validate import validate
 from .values import Reverse, Shift, Skew
 
@@ -143,6 +144,10 @@ class Schedule:
     def bind(self, loop: str, axis: str) -> Schedule:
         """Runs a loop on a GPU axis, block.x to thread.z. See `Bind`."""
         return self.then(Bind(loop, axis))
+
+    def tensorize(self, loop: str, intrinsic: str = "dot4") -> Schedule:
+        """Runs an innermost loop of four as a dot product of bytes. See `Tensorize`."""
+        return self.then(Tensorize(loop, intrinsic))
 
     def compute_at(self, stage: str, loop: str) -> Schedule:
         """Computes what an iteration needs of a temporary just there. See `ComputeAt`."""
@@ -319,6 +324,7 @@ PRIMITIVES = {
         Unroll,
         Parallel,
         Bind,
+        Tensorize,
         Stage,
         ComputeAt,
         StoreAt,

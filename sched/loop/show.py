@@ -31,7 +31,7 @@ def _tree(nest: Nest, tree: Tree, depth: int, lines: list[str]) -> None:
     pad = "  " * depth
     match tree:
         case Leaf(stmt):
-            lines.append(pad + _stmt(nest, nest.stmts[stmt]))
+            lines.append(pad + shown(nest, nest.stmts[stmt]))
         case Seq(parts):
             for part in parts:
                 _tree(nest, part, depth, lines)
@@ -57,9 +57,9 @@ def _loop(loop: Loop) -> str:
         for value in others
         if not isinstance(value, Index) or indices_of(value) == indices_of(first)
     ]
-    shown = list(dict.fromkeys(map(_value, [first, *shifted])))
-    is_plain = shown == [loop.name.rpartition(".")[2]]
-    values = "" if is_plain else f" = {' and '.join(shown)}"
+    said = list(dict.fromkeys(map(_value, [first, *shifted])))
+    is_plain = said == [loop.name.rpartition(".")[2]]
+    values = "" if is_plain else f" = {' and '.join(said)}"
     return f"{head} {loop.name}{count}{values}{tail}:"
 
 
@@ -83,7 +83,8 @@ def _buffer(buffer: Buffer) -> str:
     return f"{buffer.name}: {buffer.dtype} {buffer.scope} buffer{of}{layout}{folded}"
 
 
-def _stmt(nest: Nest, stmt: Stmt) -> str:
+def shown(nest: Nest, stmt: Stmt) -> str:
+    """A statement as a line."""
     target = f"{stmt.buffer}[{_list(stmt.lhs)}]"
     value = print_expr(stmt.value)
     if stmt.reducer is None:

@@ -20,7 +20,7 @@ MATMUL = "C[i,j] = sum(A[i,k] * B[k,j])"
 
 def test_errors_are_what_the_builtin_says_too() -> None:
     made = schedule(MATMUL)
-    assert not hasattr(made, "tensorize")
+    assert not hasattr(made, "warp")
     with pytest.raises(ValueError):
         made.split("i", 0)
     with pytest.raises(Error):
