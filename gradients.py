@@ -14,16 +14,18 @@ import numpy as np
 
 from .algo.dtypes import from_numpy
 from .algo.errors import GradientError, GraphError, ShapeError
+from .algo.graph.build import literal
 from .algo.graph.elementwise import elementwise
 from .algo.graph.graph import Value
-from .algo.graph.program import Program
-from .algo.graph.tree import flatten, paths, unflatten
+from .algo.graph.program import Program, has_values
+from .algo.graph.tree import LEAF, NONE, Structure, flatten, paths, unflatten
 from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import settled_on
 from .arguments import arguments
 from .autodiff.forward import tangent
-from .autodiff.graph import gradients, zeros
+from .autodiff.graph import cast, gradients, zeros
+from .autodiff.graph import tangents as push
 from .autodiff.reverse import adjoint
 
 Array = np.ndarray[Any, Any]
@@ -65,23 +67,21 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, .
     return results, pull
 
 
-def jvp(function: Op, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """`(results, tangents of the results)` of an operator, as in JAX.
+def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """`(results, tangents of the results)` of an operator, program or function, as in JAX.
 
-    `tangents` has an array of the shape and type of each of `primals`; those of integers are None
-    and anything else given for them is left out. Raises `GradientError` where no argument is a
-    float, `ShapeError` for tangents that do not fit.
+    `tangents` has an array of the shape and type of each of `primals`, nested as they are; those
+    of integers are None and anything else given for them is left out. The tangents of results are
+    nested as these are. In a program, of values by values. Raises `GradientError` where no
+    argument is a float, `ShapeError` for tangents that do not fit.
     """
-    if not isinstance(function, Op):
-        raise GradientError(
-            f"jvp of {_name(function)}: expected an operator; programs have gradients in reverse "
-            "mode only, by dt.vjp"
-        )
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise GradientError(
-            f"jvp of {function.name}: expected primals and tangents as tuples, "
+            f"jvp of {_name(function)}: expected primals and tangents as tuples, "
             f"{type(primals).__name__} and {type(tangents).__name__} came"
         )
+    if not isinstance(function, Op) or has_values((primals, tangents), {}):
+        return _jvp_of_program(_program(function, "jvp"), primals, tangents)
     arrays = arguments(function, primals)
     function = settled_on(function, arrays)
     if len(tangents) != len(arrays):
@@ -115,6 +115,8 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
         return _value_and_grad_of_program(_program(function, "grad"), picks, single)
 
     def call(*arrays: Any) -> Any:
+        if has_values(arrays, {}):
+            return _value_and_grad_of_program(_program(function, "grad"), picks, single)(*arrays)
         value, pull = vjp(function, *arrays)
         if isinstance(value, tuple) or value.shape != ():
             shape = "several results" if isinstance(value, tuple) else f"shape {value.shape}"
@@ -162,6 +164,8 @@ def grad(of: Any, argnums: Any = 0) -> Any:
 def _program(function: Any, what: str) -> Program:
     if isinstance(function, Program):
         return function
+    if isinstance(function, Op):
+        return Program(lambda *arrays: function(*arrays), function.name)
     if not callable(function):
         raise GradientError(
             f"{what} of {function!r}: expected an operator, a program or a function"
@@ -206,8 +210,7 @@ def _vjp_of_program(
     program: Program, primals: tuple[Any, ...]
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     leaves, structure = flatten(primals)
-    arrays = [isinstance(leaf, (np.ndarray, np.generic)) for leaf in leaves]
-    floats = [a and from_numpy(leaf.dtype).is_float for a, leaf in zip(arrays, leaves, strict=True)]
+    floats = [_is_float(leaf) for leaf in leaves]
     if not any(floats):
         raise GradientError(
             f"vjp of {program.name}: no argument is an array of floats, so there is no gradient"
@@ -245,6 +248,72 @@ def _vjp_of_program(
         return tuple(unflatten(structure, filled))
 
     return results, pull
+
+
+def _jvp_of_program(
+    program: Program, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    leaves, structure = flatten(tuple(primals))
+    moves, found = _aligned(structure, tuple(tangents))
+    if not found:
+        raise GradientError(
+            f"jvp of {program.name}: expected tangents nested as the primals are, {structure!r}, "
+            f"came {flatten(tuple(tangents))[1]!r}"
+        )
+    floats = [_is_float(leaf) for leaf in leaves]
+    if not any(floats):
+        raise GradientError(
+            f"jvp of {program.name}: no argument is an array of floats, so there is no tangent"
+        )
+    moves = [
+        _moved(f"jvp of {program.name}: the tangent of {name}", move, leaf)
+        for name, move, leaf, is_float in zip(
+            paths(structure, "primals"), moves, leaves, floats, strict=True
+        )
+        if is_float
+    ]
+
+    def forth(args: Any, moves: Any) -> Any:
+        results = program.function(*args)
+        outputs, shape = flatten(results)
+        wrt = [leaf for leaf in flatten(args)[0] if _is_float(leaf)]
+        values = [leaf if isinstance(leaf, Value) else literal(leaf) for leaf in outputs]
+        given = [move if isinstance(move, Value) else literal(move) for move in moves]
+        return results, unflatten(shape, push(values, wrt, given))
+
+    results, moved = Program(forth, f"{program.name}_jvp")(tuple(primals), moves)
+    return results, moved
+
+
+def _aligned(structure: Structure, tree: Any) -> tuple[list[Any], bool]:
+    """What `tree` has at each leaf of the structure, None and trees too; False if they differ."""
+    own = flatten(tree)[1]
+    if structure is LEAF:
+        return [tree], own is LEAF or own is NONE
+    if (own.kind, own.keys, own.cls, len(own.parts)) != (
+        structure.kind, structure.keys, structure.cls, len(structure.parts)
+    ):  # fmt: skip
+        return [], False
+    inside = tree.values() if structure.kind == "dict" else tree or ()
+    pairs = [_aligned(part, item) for part, item in zip(structure.parts, inside, strict=True)]
+    return [leaf for leaves, _ in pairs for leaf in leaves], all(same for _, same in pairs)
+
+
+def _is_float(leaf: Any) -> bool:
+    if isinstance(leaf, Value):
+        return leaf.type.dtype.is_float
+    return isinstance(leaf, (np.ndarray, np.generic)) and from_numpy(leaf.dtype).is_float
+
+
+def _moved(what: str, move: Any, like: Any) -> Any:
+    """A tangent that fits its primal; values of a program are compared by their types."""
+    if isinstance(move, Value):
+        if move.type.shape != like.shape:
+            raise ShapeError(f"{what} has shape {move.type.shape}, expected {like.shape}")
+        return cast(move, like.type.dtype if isinstance(like, Value) else from_numpy(like.dtype))
+    if isinstance(like, Value):
+        return _fitted(what, move, np.broadcast_to(like.type.dtype.numpy.type(0), like.shape))
+    return _fitted(what, move, like)
 
 
 # Arguments

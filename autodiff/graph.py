@@ -13,11 +13,12 @@ import numpy as np
 
 from ..algo.dtypes import DType
 from ..algo.errors import GradientError, ShapeError
-from ..algo.graph.build import apply, literal, reachable, region
+from ..algo.graph.build import apply, literal, reachable, region, results_of
 from ..algo.graph.elementwise import elementwise
 from ..algo.graph.graph import Apply, ArrayType, Result, Value
 from ..algo.tensor_expr.expr import Access, Cast, Const, Index, Range
 from ..algo.tensor_expr.op import Equation, Op, Param
+from .forward import tangent
 from .reverse import adjoint
 
 
@@ -53,13 +54,41 @@ def gradients(value: Value, wrt: Sequence[Value], seed: Value | None = None) -> 
         return [cotangents[v] if v in cotangents else zeros(v.type) for v in wrt]
 
 
+def tangents(values: Sequence[Value], wrt: Sequence[Value], moves: Sequence[Value]) -> list[Value]:
+    """The tangents of `values` where each of `wrt` moves by one of `moves`, of its shape and type.
+
+    They have the types of `values`: zeros for what does not move, and for integers.
+    """
+    moving: dict[Value, Value] = dict(zip(wrt, moves, strict=True))
+    with region("tangent"):
+        for node in reachable(values):
+            _push(node, moving)
+        return [moving[v] if v in moving else zeros(v.type) for v in values]
+
+
+def _push(node: Apply, moving: dict[Value, Value]) -> None:
+    """Moves the results of one application as its arguments move."""
+    op, args = node.op, dict(zip((p.name for p in node.op.params), node.args, strict=True))
+    wrt = tuple(name for name, arg in args.items() if arg in moving)
+    results = dict(zip(op.returns, results_of(node), strict=True))
+    kept = tuple(name for name, result in results.items() if result.type.dtype.is_float)
+    if not wrt or not kept:
+        return
+    forth = tangent(returning(op, kept), wrt)
+    values: dict[str, Value] = {**args, **results}
+    primal = [values[p.name] for p in forth.params[: -len(wrt)]]
+    found = apply(forth, [*primal, *(moving[args[name]] for name in wrt)])
+    for name, amount in zip(kept, found, strict=True):
+        moving[results[name]] = cast(amount, results[name].type.dtype)
+
+
 def zeros(kind: ArrayType) -> Value:
     """An array of zeros."""
     lhs = tuple(Index(f"i{axis}") for axis in range(len(kind.shape)))
     ranges = tuple(
         Range(at.name, Const(0), Const(size)) for at, size in zip(lhs, kind.shape, strict=True)
     )
-    equation = Equation("y", lhs, Const(0.0, kind.dtype), ranges)
+    equation = Equation("y", lhs, Const(0.0 if kind.dtype.is_float else 0, kind.dtype), ranges)
     return apply(Op("zeros", (), (equation,), ("y",)), ())[0]
 
 

@@ -47,6 +47,37 @@ def test_jvp() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, dt.program])
+def test_tangents_of_functions_and_programs(wrap: Callable[..., Any]) -> None:
+    move = {"w": W[0].T[:, 2:4].copy()}
+    results, found = dt.jvp(wrap(both), (PARAMS, DATA), (move, np.zeros_like(DATA)))
+    np.testing.assert_allclose(results["h"], DATA @ PARAMS["w"])
+    np.testing.assert_allclose(found["h"], DATA @ move["w"])
+    np.testing.assert_allclose(found["s"], (BY_W * move["w"]).sum())
+    (value, rows), (moved, still) = dt.jvp(
+        wrap(lambda x, n: (x * x * n, n)), (X, N), (np.ones(3, np.float32), None)
+    )
+    assert value.tolist() == [0, 2, 12] and moved.tolist() == [0, 4, 12]
+    assert rows.tolist() == [1, 2, 3] and still.tolist() == [0, 0, 0] and still.dtype == N.dtype
+
+
+def test_hessian_vector_products_either_way_and_deeper() -> None:
+    cube = dt.op("s[] = sum(x[i] ** 3)")
+    x, v = np.array([1.0, 2.0, -3.0]), np.array([1.0, 0.5, 2.0])
+    for function in (cube, dt.program(lambda x: cube(x))):
+        gradient, product = dt.jvp(dt.grad(function), (x,), (v,))
+        np.testing.assert_allclose(gradient, 3 * x**2)
+        np.testing.assert_allclose(product, 6 * x * v)
+        back = dt.grad(lambda x, v, f=function: dt.jvp(f, (x,), (v,))[1])
+        np.testing.assert_allclose(back(x, v), 6 * x * v)
+
+    def product_of(x: Any, v: Any) -> Any:
+        return dt.jvp(dt.grad(cube), (x,), (v,))[1]
+
+    third = dt.jvp(lambda x: product_of(x, v), (x,), (v,))[1]
+    np.testing.assert_allclose(third, 6 * v * v)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, dt.program])
 def test_gradients_of_functions_and_programs(wrap: Callable[..., Any]) -> None:
     value, found = dt.value_and_grad(wrap(loss))(PARAMS, DATA)
     np.testing.assert_allclose(value, np.sum((DATA @ PARAMS["w"]) ** 2))
@@ -100,8 +131,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[dt.Error]]] = {
         lambda: dt.jvp(SEVERAL, (X, N), (np.ones(4), None)), dt.ShapeError),
     "gradient of f: no argument is a float, so there is no gradient": (
         lambda: dt.jvp(SEVERAL, (N, N), (None, None)), dt.GradientError),
-    "jvp of loss: expected an operator; programs have gradients in reverse mode only, by dt.vjp": (
-        lambda: dt.jvp(loss, (PARAMS, DATA), (PARAMS, DATA)), dt.GradientError),
+    "jvp of loss: expected tangents nested as the primals are, ({'w': *}, *), "
+    "came ({'w': *}, ())": (
+        lambda: dt.jvp(loss, (PARAMS, DATA), (PARAMS, ())), dt.GradientError),
     "grad of f: expected a scalar result, several results came; use dt.vjp": (
         lambda: dt.grad(SEVERAL)(X, N), dt.GradientError),
     "grad of f: expected the numbers of arguments below 2 to differentiate by, 5 came": (
