@@ -56,7 +56,7 @@ class ObjectCache:
         except OSError as error:
             self._warn(f"{path} cannot be read ({error.strerror}) and is ignored")
             return None
-        entry = _decode(raw)
+        entry = _decode(key, raw)
         if entry is None:
             self._warn(f"{path} is damaged and ignored; it is compiled again")
             with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ class ObjectCache:
 
     def put(self, key: str, facts: dict[str, Any], code: bytes) -> None:
         """Publishes an entry, whole or not at all."""
-        raw = _encode(facts, code)
+        raw = _encode(key, facts, code)
         if len(raw) > self.limit:
             return
         try:
@@ -79,7 +79,8 @@ class ObjectCache:
                     file.write(raw)
                 os.replace(name, self._path(key))
             except BaseException:
-                os.unlink(name)
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
                 raise
             self._room -= len(raw)
             if self._room < 0:
@@ -121,19 +122,24 @@ class ObjectCache:
         self._room = (self.limit - total) // 4
 
 
-def _encode(facts: dict[str, Any], code: bytes) -> bytes:
+def _encode(key: str, facts: dict[str, Any], code: bytes) -> bytes:
     head = json.dumps(facts).encode()
     body = struct.pack("<I", len(head)) + head + code
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return _MAGIC + _digest(key, body) + body
 
 
-def _decode(raw: bytes) -> tuple[dict[str, Any], bytes] | None:
+def _decode(key: str, raw: bytes) -> tuple[dict[str, Any], bytes] | None:
     start = len(_MAGIC) + 32
     body = raw[start:]
-    if raw[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != raw[len(_MAGIC) : start]:
+    if raw[: len(_MAGIC)] != _MAGIC or _digest(key, body) != raw[len(_MAGIC) : start]:
         return None
     (size,) = struct.unpack_from("<I", body)
     return json.loads(body[4 : 4 + size]), body[4 + size :]
+
+
+def _digest(key: str, body: bytes) -> bytes:
+    """Of the name too: an entry under another one, such as a backup mixed up, is damaged."""
+    return hashlib.sha256(key.encode() + body).digest()
 
 
 def default_cache() -> ObjectCache:
@@ -143,14 +149,28 @@ def default_cache() -> ObjectCache:
 
 
 @cache
-def _cache_at(folder: str, size: str) -> ObjectCache:
-    return ObjectCache(Path(folder), parse_size(size) if size else DEFAULT_LIMIT)
+def _cache_at(folder: str | None, size: str) -> ObjectCache:
+    limit = parse_size(size) if size else DEFAULT_LIMIT
+    if folder is None:
+        warnings.warn(
+            "object cache: this user has no home directory, so what is compiled is not kept; "
+            "DIPTYCH_CACHE_DIR may name a folder",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return ObjectCache(Path(os.devnull), 0)
+    return ObjectCache(Path(folder).absolute(), limit)  # the working directory may change
 
 
-def _user_folder() -> str:
-    if sys.platform == "darwin":
-        return str(Path.home() / "Library/Caches/diptych")
-    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych")
+def _user_folder() -> str | None:
+    """The user's own: in a folder of everybody, others could put code there. None without one."""
+    if sys.platform != "darwin" and (folder := os.environ.get("XDG_CACHE_HOME")):
+        return str(Path(folder) / "diptych")
+    try:
+        caches = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    except RuntimeError:  # as in containers that run under a number without a name
+        return None
+    return str(caches / "diptych")
 
 
 def parse_size(text: str) -> int:

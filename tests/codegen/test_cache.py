@@ -47,6 +47,46 @@ def test_damaged_entries_are_ignored_with_one_warning(tmp_path: Path, damage: st
     assert cache.get("a") == (FACTS, b"again")
 
 
+def test_an_entry_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, 1 << 20)
+    cache.put("a", FACTS, b"code")
+    entry(tmp_path, "a").rename(entry(tmp_path, "b"))
+    with pytest.warns(RuntimeWarning, match=r"b\.o is damaged"):
+        assert cache.get("b") is None
+
+
+def test_a_folder_that_is_relative_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIPTYCH_CACHE_DIR", "kept here")
+    cache = default_cache()
+    monkeypatch.chdir("/")
+    cache.put("a", FACTS, b"code")
+    assert entry(tmp_path / "kept here", "a").exists()
+
+
+def test_without_a_home_nothing_is_kept_and_one_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("DIPTYCH_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.setenv("DIPTYCH_CACHE_SIZE", "1.5M")  # a cache that no other test has met
+    with pytest.warns(RuntimeWarning) as caught:
+        for _ in range(2):
+            default_cache().put("a", FACTS, b"code")
+            assert default_cache().get("a") is None
+    assert [str(w.message) for w in caught] == [
+        "object cache: this user has no home directory, so what is compiled is not kept; "
+        "DIPTYCH_CACHE_DIR may name a folder"
+    ]
+
+
 def test_the_least_recently_used_entries_go(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path, 3500)
     for n, key in enumerate("abc"):
