@@ -8,13 +8,13 @@ interned again where they arrive.
 from __future__ import annotations
 
 import inspect
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
+from .forked import TABLES
+
 T = TypeVar("T")
-_lock = threading.Lock()
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -51,7 +51,7 @@ def node(cls: type[T]) -> type[T]:
             object.__setattr__(fresh, name, value)
         if check is not None:
             check(fresh)
-        with _lock:
+        with TABLES:
             return table.setdefault(key, fresh)
 
     def __reduce__(self: Any) -> Any:

@@ -7,13 +7,13 @@ have no layout that compiled code can rely on (see `layout.py`), Python does the
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from ..algo.forked import TABLES
 from ..algo.tensor_expr.op import Op
 from .dispatch_words import ARRAY_SIZE, ARRAY_WORDS, ENTRY_WORDS, TABLE
 from .fastcall import Words, code
@@ -153,7 +153,6 @@ class Dispatch(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._things: dict[int, tuple[Entry, T]] = {}
         self._last = np.zeros(1, np.int64)
         self._tables: tuple[Words, ...] = ()
@@ -170,25 +169,26 @@ class Dispatch(Generic[T]):
 
     def add(self, entry: Entry, thing: T) -> None:
         """Takes up an entry, the last one of its kind going for it where there are too many."""
-        with self._lock:
+        gone: list[Any] = []  # what dies does so when the lock is free again
+        with TABLES:
             if id(entry) in self._things:
                 return
             if self._tables:
                 table, first = self._tables[entry.given], TABLE["entries"]
                 count = min(int(table[TABLE["count"]]), PLACES - 1)
-                gone = int(table[first + count])
+                old = int(table[first + count])
                 table[first + count] = entry.address
                 table[TABLE["count"]] = count + 1
-                self._forget(lambda other: other.address == gone)
+                gone = self._forget(lambda other: other.address == old)
             elif len(self._things) >= PLACES:
                 oldest = next(iter(self._things))
-                self._forget(lambda other: id(other) == oldest)
+                gone = self._forget(lambda other: id(other) == oldest)
             self._things[id(entry)] = entry, thing
+        del gone
 
-    def _forget(self, which: Callable[[Entry], bool]) -> None:
-        for number, (entry, _) in list(self._things.items()):
-            if which(entry):
-                del self._things[number]
+    def _forget(self, which: Callable[[Entry], bool]) -> list[Any]:
+        things = list(self._things.items())  # a signal handler may add one meanwhile
+        return [self._things.pop(n, None) for n, (entry, _) in things if which(entry)]
 
     def used(self, entry: Entry | None) -> None:
         """The entry, or none at all, is called by other ways than this."""

@@ -5,8 +5,6 @@ LLVM is entered under one lock.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -14,11 +12,9 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ..algo.errors import InternalError
+from ..algo.forked import fork_lock
 
-LOCK = threading.RLock()
-os.register_at_fork(  # no child is born while another thread is inside LLVM
-    before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
-)
+LOCK = fork_lock()
 LEVEL = 2
 
 

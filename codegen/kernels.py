@@ -7,13 +7,13 @@ is for given shapes and types; what strides, alignment and `out=` it meets it sp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..algo.dtypes import DType, bf16
 from ..algo.errors import DTypeError, ShapeError, counted
+from ..algo.forked import cached_property
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.settle import settled
 from .aliasing import may_write_over
@@ -21,7 +21,7 @@ from .dispatch import PLACES, Dispatch, Entry, signature_of
 from .native import NativeKernel
 from .recent import Recent
 from .signature import Form, Signature
-from .specialize import specialize
+from .specialize import building, specialize
 
 if TYPE_CHECKING:
     from ..sched.loop.schedule import Schedule
@@ -238,7 +238,9 @@ class Compiled:
     def _may_write_over(self, source: str, target: str) -> bool:
         key = source, target
         if key not in self._over:
-            self._over[key] = may_write_over(self.signature.nest(self.schedule), source, target)
+            with building:
+                nest = self.signature.nest(self.schedule)
+            self._over[key] = may_write_over(nest, source, target)
         return self._over[key]
 
     # What was made

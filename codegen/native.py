@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..algo.forked import cached_property
 from ..algo.tensor_expr.op import Op
 from . import jit, pool
 from .fastcall import invoker, kernel_words

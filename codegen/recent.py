@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
+
+from ..algo.forked import TABLES
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -16,7 +17,6 @@ class Recent(Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._lock = threading.Lock()
         self._found: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -24,15 +24,17 @@ class Recent(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """What is kept under `key`, which is now the one used last."""
-        with self._lock:
+        with TABLES:
             found = self._found.get(key)
             if found is not None:
                 self._found.move_to_end(key)
             return found
 
     def __setitem__(self, key: K, value: V) -> None:
-        with self._lock:
+        gone = []  # what dies does so when the lock is free again
+        with TABLES:
             self._found[key] = value
             self._found.move_to_end(key)
             if len(self._found) > self.most:
-                self._found.popitem(last=False)
+                gone.append(self._found.popitem(last=False))
+        del gone

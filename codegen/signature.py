@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..algo.dtypes import DType
+from ..algo.forked import cached_property
 from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.expr import Range, walk
 from ..algo.tensor_expr.op import Op
-from ..algo.tensor_expr.sizes import bind_sizes, shape_of
+from ..algo.tensor_expr.sizes import bind_sizes, evaluate, shape_of
 from ..algo.tensor_expr.types import infer
 from ..sched.loop.machine import Machine
 from .host import machine as host_machine
@@ -93,8 +94,13 @@ class Signature:
     @property
     def tiny(self) -> bool:
         """Is a call certainly short?"""
-        counts = [math.prod(self.largest.values()), *(math.prod(s) for _, s in self.types)]
-        return max([*counts, *(math.prod(s) for s, _ in self.results)]) <= TINY
+        instances = 0
+        for eq in check(self.op).equations:
+            parts = (part for root in (eq.rhs, *eq.ranges) for part in walk(root))
+            ranges = {part for part in parts if isinstance(part, Range)}
+            extents = [evaluate(r.hi, self.largest) - evaluate(r.lo, self.largest) for r in ranges]
+            instances += math.prod(max(0, extent) for extent in extents)
+        return instances <= TINY
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -11,6 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ..algo import debug
+from ..algo.forked import fork_lock
 from ..algo.tensor_expr.op import Op
 from . import jit
 from .cache import default_cache
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
 counts = {"compiled": 0, "loaded": 0}
 """Objects that this process has compiled, and those that it has loaded from the disk."""
-building = threading.RLock()  # isl and the compiler's own tables know one thread at a time
-os.register_at_fork(
-    before=building.acquire, after_in_parent=building.release, after_in_child=building.release
-)
+building = fork_lock()  # isl and the compiler's own tables know one thread at a time
 
 
 def specialize(signature: Signature, schedule: Schedule | None, form: Form) -> NativeKernel:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from ..algo import isl
 from ..algo.dtypes import i64
 from ..algo.errors import InternalError
+from ..algo.forked import cached_property
 from ..algo.isl import raw
 from ..algo.tensor_expr.affine import Interval, bounds, normalize, to_isl
 from ..algo.tensor_expr.build import const, maximum, minimum, mul

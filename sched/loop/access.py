@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from ...algo.forked import cached_property
 from ...algo.tensor_expr.affine import Interval, bounds, linear
 from ...algo.tensor_expr.build import conjuncts, sub
 from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, indices_of, walk

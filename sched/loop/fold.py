@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from ...algo import isl
 from ...algo.errors import InternalError, ScheduleError
+from ...algo.forked import cached_property
 from ...algo.isl import raw
 from ...algo.tensor_expr.build import compare, const, mod, sub
 from ...algo.tensor_expr.expr import Expr, Index

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
+from ...algo.forked import cached_property
 from ...algo.tensor_expr.expr import (
     Access,
     Call,

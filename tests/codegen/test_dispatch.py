@@ -248,9 +248,16 @@ def test_threads_call_while_entries_come_and_go(way: str) -> None:
     assert wrong == []
 
 
-def test_a_long_kernel_leaves_the_interpreter_to_others() -> None:
-    op = dt.op("y[i] = sum(sin(x[i] + x[j]))")
-    x = np.zeros(3000)
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("y[i] = sum(sin(x[i] + x[j]))", 3000),
+        ("y[i] = sum(sin(x[i] * k)) where k in 0:9000000", 1),  # small arrays, much to do
+    ],
+)
+def test_a_long_kernel_leaves_the_interpreter_to_others(text: str, size: int) -> None:
+    op = dt.op(text)
+    x = np.zeros(size)
     op(x)
     turns, stop = [0], threading.Event()
 
