@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-def fork_lock() -> threading.RLock:  # type: ignore[valid-type]
+def fork_lock() -> threading.RLock:
     """A lock for modules, not for objects, since it stays registered to the end.
 
     A fork takes the lock made last first, so what is locked within another must be made before it.
