@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import math
+import os
 import platform
 import re
 import sys
@@ -244,10 +245,16 @@ def diptych(argv: list[str] | None = None) -> int:
     explaining.add_argument("--threads", type=_count, default=None)
     commands.add_parser("doctor", help="versions, devices and settings")
     args = parser.parse_args(argv)
+    return _reporting("diptych", lambda: _say(_command(args)))
+
+
+def _say(text: str) -> int:
+    """Prints an answer, to a reader who may, as head does, see enough of it and go."""
     try:
-        return _reporting("diptych", lambda: _command(args))
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        return 0
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed again at the end
+    return 0
 
 
 class _Version(argparse.Action):
@@ -258,17 +265,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _command(args: argparse.Namespace) -> int:
+def _command(args: argparse.Namespace) -> str:
     from .files import show, verify
 
     if args.command == "doctor":
-        print(doctor())
-    elif args.command == "explain":
-        print(explained(args.target, args.size, args.input, args.threads))
-    else:
-        path = Path(args.file)
-        print(show(path) if args.command == "show" else verify(path, args.target, args.inputs))
-    return 0
+        return doctor()
+    if args.command == "explain":
+        return explained(args.target, args.size, args.input, args.threads)
+    path = Path(args.file)
+    return show(path) if args.command == "show" else verify(path, args.target, args.inputs)
 
 
 def explained(target: str, sizes: list[str], inputs: list[str], threads: int | None) -> str:

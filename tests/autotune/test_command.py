@@ -219,6 +219,19 @@ def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["mm.sched"]
 
 
+def test_a_reader_may_have_seen_enough() -> None:
+    """What head does to a command that still writes is no failure of the command."""
+    code = "import sys; from diptych.autotune.cli import diptych; sys.exit(diptych(sys.argv[1:]))"
+    args = ["explain", TEXT, "-s", "I=8", "-s", "J=8", "-s", "K=8"]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *args], stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def _children(pid: int) -> list[str]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return path.read_text().split() if path.exists() else []
