@@ -16,6 +16,7 @@ from ..ir import Function
 from ..ir_print import print_function
 from ..verify import verify
 from .accumulate import accumulate
+from .anchor import anchor
 from .axes import axes
 from .barriers import barriers
 from .dots import dots
@@ -48,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(simplify),
     _plain(barriers),
     _plain(hoist),
+    _plain(anchor),
     Pass("strip", strip),
     _plain(separate),
     Pass("unroll", unroll),

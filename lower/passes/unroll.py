@@ -12,7 +12,7 @@ or more registers than there are by far, is refused: it would take LLVM seconds,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from ...algo.errors import ScheduleError
@@ -76,8 +76,8 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine)
             if kind == "dot" and not machine.dots:
                 return _copies(loop, known)
             if kind in ("serial", "dot"):
-                indexed = _indexed(loop, registers)
-                return loop if indexed is None else _copies(loop, known, indexed)
+                register = _indexed(loop, registers)
+                return loop if register is None else _copies(loop, known, register)
             return _copies(loop, known) if kind == "unroll" else loop
         case Alloc(buffers, body):
             own = {buffer.name for buffer in buffers if buffer.scope == "register"}
@@ -90,16 +90,18 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine)
 
 def _indexed(loop: For, registers: frozenset[str]) -> str | None:
     """A register buffer in an index of which the loop's variable occurs, if any."""
-    if not registers:
-        return None
-    for stmt in statements(loop.body):
+    return next((cell.tensor for cell in indexed(loop, registers)), None)
+
+
+def indexed(loop: For, registers: frozenset[str]) -> Iterator[Access]:
+    """The cells of register buffers in an index of which the loop's variable occurs."""
+    for stmt in statements(loop.body) if registers else ():
         cells = [item for expr in expressions(stmt) for item in reads(expr)]
         if isinstance(stmt, (Store, Update)):
             cells.append(Access(stmt.buffer, stmt.index))
         for cell in cells:
             if cell.tensor in registers and any(loop.var in indices_of(e) for e in cell.indices):
-                return cell.tensor
-    return None
+                yield cell
 
 
 def _copies(loop: For, known: Known, register: str | None = None) -> Stmt:

@@ -106,6 +106,34 @@ def test_hoist():
     )
 
 
+def test_anchor():
+    """Cells that are counted from what varies stay as they are."""
+    check(
+        "anchor",
+        """
+        alloc a: register f32[6]:
+            for k in 0 .. 20:
+                for i in max(k - 8, 0) .. 6 vector:
+                    a[i] sum= x[k]
+                for i in k .. k + 6 unroll:
+                    a[i - k] sum= x[i]
+        """,
+        """
+        alloc a: register f32[6]:
+            for k in 0 .. 20:
+                if max(k - 8, 0) <= 0:
+                    for i in 0 .. 6 vector:
+                        a[i] sum= x[k]
+                else:
+                    for i in 0 .. 6 vector:
+                        if max(k - 8, 0) <= i:
+                            a[i] sum= x[k]
+                for i in k .. k + 6 unroll:
+                    a[i - k] sum= x[i]
+        """,
+    )
+
+
 def test_strip():
     check(
         "strip",

@@ -72,6 +72,10 @@ def test_lanes_run_along_a_reduction_where_all_is_contiguous() -> None:
     assert choice.vector == "j" and choice.outer == "i"
 
 
+TRIANGLE = """
+    f(A: [M, K], B: [K, N]) -> C:
+        C[i,j] = sum(A[i,k] * B[k,j], where={}) where i in 0:M, k in 0:K
+"""
 CASES = [
     ("C[i,j] = sum(A[i,k] * B[j,k])", ((70, 90), (100, 90))),
     ("C[i,j] = sum(A[k,i] * B[k,j])", ((90, 33), (90, 100))),
@@ -80,6 +84,10 @@ CASES = [
     ("y[i,j] = max(sum(x[i,k] * w[j,k]) + b[j], 0)", ((30, 64), (45, 64), (45,))),
     ("M[i,r] = sum(X[i,j,k] * B[j,r] * D[k,r])", ((21, 8, 9), (8, 19), (9, 19))),
     ("m[i,j] = max(A[i,k] + B[k,j])", ((31, 40), (40, 53))),
+    ("f(x: [N]) -> y:\n  y[i] = sum(x[j], where=j <= i) where i in 0:N, j in 0:N", ((301,),)),
+    (TRIANGLE.format("k <= i"), ((90, 201), (201, 70))),
+    (TRIANGLE.format("k <= i + j"), ((60, 65), (65, 233))),
+    (TRIANGLE.format("(k >= i) & (k < j + 9)"), ((90, 201), (201, 70))),
 ]
 
 
