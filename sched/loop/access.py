@@ -97,6 +97,16 @@ class Group:
         return tuple(found)
 
     @cached_property
+    def holes(self) -> bool:
+        """Does a condition leave iterations out in between, as i != j does?
+
+        Every place in a tile is then scanned in pieces, which are too many to unroll.
+        """
+        return any(
+            isinstance(c, Call) and c.op in ("ne", "or", "not") for c in conjuncts(self.main.where)
+        )
+
+    @cached_property
     def extents(self) -> Mapping[str, int]:
         """Iterations of each loop; the most there can be, where they depend on outer loops."""
         around: dict[str, Interval] = {}

@@ -85,7 +85,7 @@ def _choose(group: Group, join: Join | None, temp: bool, lanes: int, machine: Ma
         return _walk(group, merge, lanes, machine)
     if group.solved and join is None:
         return Choice(outer=shared_loop(group, None, 1, machine), solved=group.solved)
-    if join is None and _shares(group):
+    if join is None and not group.holes and _shares(group):
         found = contraction(group, lanes, machine)
         if found is not None:
             return found

@@ -129,19 +129,9 @@ def test_masked_memory_gathers_and_scatters(built: Any, dtype: str) -> None:
     np.testing.assert_array_equal(w[1::2], 1)
 
 
-TOO_LONG = pytest.mark.xfail(reason="the default tile for 32 short registers is over the budget")
-
-
-def variety() -> list[Any]:
-    """Every fourth of the table of operators."""
-    return [
-        pytest.param(e, marks=TOO_LONG) if e.title.startswith("Jacobi") else e for e in ENTRIES[::4]
-    ]
-
-
-@pytest.mark.parametrize("entry", variety(), ids=str)
+@pytest.mark.parametrize("entry", ENTRIES[::4], ids=str)
 def test_object_code_for_arm(entry: Any) -> None:
-    """Default schedules of common operators, for AArch64 with NEON: complete objects."""
+    """Default schedules of every fourth operator of the table, for AArch64: complete objects."""
     op, arrays = entry.op(), entry.arrays("float32")
     code = arm_object(op, arrays)
     assert code[18:20] == b"\xb7\x00"  # EM_AARCH64

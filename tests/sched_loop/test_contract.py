@@ -108,3 +108,9 @@ def _seconds(op: object) -> float:
     start = time.process_time()
     default(op, {"A": f32, "B": f32}, {"I": 1000, "J": 1000, "K": 1000}, WIDE)  # type: ignore[arg-type]
     return time.process_time() - start
+
+
+def test_conditions_that_leave_holes_are_no_tiles() -> None:
+    """Each place of a tile would be scanned in pieces, before and after the hole."""
+    choice = chosen("y[i] = sum(A[i,j] * x[j], where=i != j)", I=300, J=300)["y"]
+    assert choice.tile == ()

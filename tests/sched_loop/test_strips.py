@@ -86,8 +86,8 @@ parallel for f.io = i // 64:
       unroll for f.ci in 0:3 = c % 3:
         vector for f.ii in 0:64 = i % 64:
           f.register[i,c] += (f32(2.0) * s[i,j]**f32(7.0) - s[i,j]**f32(4.0)) * (x[i,c] - x[j,c])
-    unroll for f.store.ci in 0:3 = c % 3:
-      vector for f.store.ii in 0:64 = i % 64:
+    unroll for f.store.ii in 0:64 = i % 64:
+      vector for f.store.ci in 0:3 = c % 3:
         f[i,c] = f.register[i,c]"""
     )
 
