@@ -20,7 +20,7 @@ from . import emit_index, emit_memory
 from .emit_address import is_vector_offset, offset_of
 from .emit_expr import value
 from .frame import Frame
-from .values import I32, I64, Value, constant, like
+from .values import I32, I64, Value, constant, is_vector, like
 
 
 def dot(f: Frame, loop: For, lo: Value, hi: Value, serial: Callable[[], None]) -> None:
@@ -39,7 +39,9 @@ def dot(f: Frame, loop: For, lo: Value, hi: Value, serial: Callable[[], None]) -
     def at_once() -> None:
         with f.fresh_memo():
             at = tuple(value(f, i) for i in update.index)
-            words = [_word(f, operand, loop.var, lo) for operand in (unsigned, signed)]
+            words = [
+                _in_lanes(f, _word(f, operand, loop.var, lo)) for operand in (unsigned, signed)
+            ]
             old = emit_memory.load(f, update.buffer, at)
             new = _instruction(f, f.vector(old), *words)
             emit_memory.store(f, update.buffer, at, Value(old.dtype, new))
@@ -77,8 +79,12 @@ def _instruction(f: Frame, total: ir.Value, unsigned: ir.Value, signed: ir.Value
     return f.ib.call(f.unit.intrinsic(name, words, [words] * 3), [total, unsigned, signed])
 
 
+def _in_lanes(f: Frame, word: ir.Value) -> ir.Value:
+    return word if is_vector(word) else f.splat(word)
+
+
 def _word(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
-    """The four values of a byte, that for the first iteration lowest, in every lane."""
+    """The four values of a byte, the first lowest: one word, or one a lane where lanes differ."""
     match expr:
         case Const(number):
             return constant(I32, _signed(int(number) % 256 * 0x01010101), f.lanes)
@@ -94,13 +100,24 @@ def _word(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
 
 
 def _from_bytes(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
-    word: ir.Value = constant(I32, 0, f.lanes)
+    parts = []
     for n in range(DEPTH):
         here = Value(i64, lo.llvm, lo.bias + n)
         with f.fresh_memo(), f.bound(var, here):
-            byte = f.ib.zext(f.vector(value(f, expr)), word.type)
-        word = f.ib.or_(word, f.ib.shl(byte, like(word, 8 * n)))
-    return word
+            parts.append(f.vector(value(f, expr)))
+    low, high = (_joined(f, parts[n], parts[n + 1]) for n in (0, 2))
+    count = f.lanes
+    order = [start + part for n in range(count) for start in (n, 2 * count + n)
+             for part in (0, count)]  # fmt: skip
+    mask = ir.Constant(ir.VectorType(I32, DEPTH * count), [I32(at) for at in order])
+    return f.ib.bitcast(f.ib.shuffle_vector(low, high, mask), ir.VectorType(I32, count))
+
+
+def _joined(f: Frame, one: ir.Value, two: ir.Value) -> ir.Value:
+    """The lanes of one vector, then those of another."""
+    count = 2 * f.lanes
+    mask = ir.Constant(ir.VectorType(I32, count), [I32(n) for n in range(count)])
+    return f.ib.shuffle_vector(one, two, mask)
 
 
 def _is_byte(f: Frame, expr: Expr) -> bool:

@@ -76,14 +76,14 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
 
 
 def load_words(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
-    """The four bytes from buffer[indices] on, as one i32 in every active lane."""
+    """The four bytes from buffer[indices] on, as one i32, in every active lane if they differ."""
     storage, n = f.buffers[name], f.lanes
     offset = offset_of(f, storage, indices)
     words = ir.VectorType(I32, n)
     if not offset.varies:
         where = readable(f, pointer_to(f, storage, offset))
         align = alignment(storage, offset)
-        return f.splat(_tag(f, storage, f.ib.load(where, typ=I32, align=align)))
+        return _tag(f, storage, f.ib.load(where, typ=I32, align=align))
     if offset.step != 4 or is_vector_offset(offset):
         return _gather(f, storage, offset, words)
     first = pointer_to(f, storage, offset)

@@ -28,7 +28,8 @@ class Tensorize(Mark):
     The intrinsic `dot4` adds four products of i8 or u8 to an i32, in each lane of a vector loop
     (x86's VNNI: vpdpbusd). The instruction is for an unsigned by a signed byte. Of two of one sign
     one has its highest bit flipped, where `stage` packs it if it does, and the sums of the other
-    make up for that. Where the machine has no such instruction the loop is unrolled. The result is
+    make up for that; this asks for an accumulator that is staged in registers, and runs as plain
+    code without. Where the machine has no such instruction the loop is unrolled. The result is
     the same everywhere. It is fast where four neighbours in memory are the four factors: stage the
     operand of the lanes with layout=("j//16", "k//4", "j%16", "k%4"), the other with k innermost.
     """
