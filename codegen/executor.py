@@ -8,8 +8,10 @@ walks the steps. So nothing is allocated in steady state but the outputs.
 from __future__ import annotations
 
 import math
+import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,6 +96,7 @@ class Executor:
         self.pools = {device: Pool(each) for device in plan.arenas if device != "cpu"}
         self.replicas = Replicas(plan.replicas)
         self._lock = threading.Lock()
+        _executors.add(self)
         self._shards = [_Shard(self, replica, compile) for replica in range(plan.replicas)]
         for shard in self._shards:
             shard.connect(self._shards)
@@ -258,3 +261,15 @@ def _aligned(size: int) -> Array:
 def _view(memory: Array, offset: int, type_: ArrayType) -> Array:
     found: Array = memory[offset : offset + _bytes(type_)].view(type_.dtype.numpy)
     return found.reshape(type_.shape)
+
+
+_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """The thread that was running a plan is not in the child; a run starts from its inputs."""
+    for executor in list(_executors):
+        executor._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import diptych as dt
 import numpy as np
@@ -59,6 +60,38 @@ def test_children_born_while_threads_meet_new_shapes_call_on() -> None:
         for caller in callers:
             caller.join()
     assert ends == [0] * 8
+
+
+def test_children_born_while_a_thread_runs_a_program_run_it_too() -> None:
+    product = dt.op("C[i,j] = sum(A[i,k] * B[k,j])")
+
+    @dt.program
+    def cube(a: Any) -> Any:
+        return product(product(a, a), a)
+
+    a = np.ones((300, 300), np.float32)
+    cube(a)
+    over = threading.Event()
+
+    def call() -> None:
+        while not over.is_set():
+            cube(a)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    ends = []
+    try:
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                cube(a)
+                os._exit(0)
+            ends.append(os.waitpid(child, 0)[1])
+    finally:
+        over.set()
+        caller.join()
+    assert ends == [0] * 3
 
 
 def test_signal_handlers_call_wherever_they_come() -> None:
