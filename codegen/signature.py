@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from ..algo.dtypes import DType
 from ..algo.forked import cached_property
+from ..algo.tensor_expr.affine import Interval, bounds
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.expr import Range, walk
-from ..algo.tensor_expr.op import Op
-from ..algo.tensor_expr.sizes import bind_sizes, evaluate, shape_of
+from ..algo.tensor_expr.expr import Const, Expr, Range, Size, indices_of, substitute, walk
+from ..algo.tensor_expr.op import Equation, Op
+from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 from ..algo.tensor_expr.types import infer
 from ..sched.loop.machine import Machine
 from .host import machine as host_machine
@@ -94,13 +96,30 @@ class Signature:
     @property
     def tiny(self) -> bool:
         """Is a call certainly short?"""
-        instances = 0
-        for eq in check(self.op).equations:
-            parts = (part for root in (eq.rhs, *eq.ranges) for part in walk(root))
-            ranges = {part for part in parts if isinstance(part, Range)}
-            extents = [evaluate(r.hi, self.largest) - evaluate(r.lo, self.largest) for r in ranges]
-            instances += math.prod(max(0, extent) for extent in extents)
-        return instances <= TINY
+        counts = (_instances(eq, self.largest) for eq in check(self.op).equations)
+        return sum(counts) <= TINY
+
+
+def _instances(eq: Equation, sizes: Mapping[str, int]) -> float:
+    """The most instances that an equation can have; infinite where that is not known."""
+    values: dict[Expr, Expr] = {Size(name): Const(size) for name, size in sizes.items()}
+    parts = (part for root in (eq.rhs, *eq.ranges) for part in walk(root))
+    left = {part for part in parts if isinstance(part, Range)}
+    around: dict[str, Interval] = {}
+    instances = 1
+    while left:  # those whose ends are known first
+        ready = {r for r in left if {*indices_of(r.lo), *indices_of(r.hi)} <= around.keys()}
+        for r in ready:
+            first = bounds(substitute(r.lo, values), around)[0]
+            last = bounds(substitute(r.hi, values), around)[1]
+            if first is None or last is None:
+                return math.inf
+            around[r.index] = (first, max(first, last - 1))
+            instances *= max(1, last - first)
+        if not ready:
+            return math.inf
+        left -= ready
+    return instances
 
 
 @dataclass(frozen=True, slots=True)

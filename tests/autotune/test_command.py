@@ -198,7 +198,11 @@ def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path) -> None:
     """R46, thin: exit code 130 within 2 s, a loadable file, no process left over."""
     file = tmp_path / "mm.sched"
     args = [TEXT, "-i", "A=f32[128,128]", "-i", "B=f32[128,128]", "-o", str(file), "--time", "90"]
-    code = "import sys; from diptych.autotune.cli import autotune; sys.exit(autotune(sys.argv[1:]))"
+    # Tests that run in the background inherit that interrupts are ignored.
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from diptych.autotune.cli import autotune; sys.exit(autotune(sys.argv[1:]))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", code, *args], stderr=subprocess.PIPE, text=True
     )
