@@ -100,6 +100,7 @@ class Factored:
     def check(self) -> None:
         """Raises unless all of the fold is under the loop, as written, and may be grouped."""
         under = set(leaves(self.loop))
+        own = {stage.tensor for stage in self.updates}
         for stage in self.updates:
             stmt = self.nest.stmts[stage.name]
             if stage.name not in under:
@@ -108,10 +109,10 @@ class Factored:
                     f"the results of {self.joint.fold} are factored together"
                 )
             if stmt.lhs != stage.lhs or stmt.buffer != stage.tensor or stmt.dims != _dims(stage):
-                raise ScheduleError(
-                    f"{self.who}: {stage.tensor} is held by {stmt.buffer}{at(stmt)}; rfactor "
-                    "before staging it and before compute_at"
-                )
+                raise ScheduleError(_held(self.who, stage.tensor, stmt.buffer, stmt))
+            for read in accesses(stmt.value):
+                if (copied := self.nest.buffers[read.tensor].tensor) in own - {read.tensor}:
+                    raise ScheduleError(_held(self.who, copied, read.tensor, stmt))
         known = self.nest.kernel.tensors
         bodies = [a.tensor for m in self.joint.members for a in accesses(m.body)]
         gone = next((name for name in bodies if name not in known), None)
@@ -303,6 +304,13 @@ def _undetermined(stmt: Stmt, values: Iterable[Expr]) -> list[str]:
             out.append(dim)
             known.append(Index(dim))
     return out
+
+
+def _held(who: str, tensor: str, buffer: str, stmt: Stmt) -> str:
+    return (
+        f"{who}: {tensor} is held by {buffer}{at(stmt)}; rfactor before staging it and before "
+        "compute_at"
+    )
 
 
 def loops_over(stmt: Stmt, values: Iterable[Expr], taken: Collection[str]) -> Tree:

@@ -82,6 +82,10 @@ def needed(
             _check_whole(base, outer, who)
             base = _restricted(nest, base, users, outer, dims, values, who)
         ties = [Tie(base.lhs, user, cell) for user in users for cell in cells(user, base.buffer)]
+        if not ties:
+            raise ScheduleError(
+                f"{who}: nothing under loop {around[-1].name} reads {base.buffer}{at(base)}"
+            )
         values |= _moments(base, ties, [(values[x.name], x) for x in fixed], free, who)
         base = _with_sizes(base, values)
         levels = [_valued(nest, loop, base, values[loop.name], who) for loop in levels]

@@ -300,6 +300,11 @@ REFUSALS: list[tuple[str, Sequence[tuple[Any, ...]], str]] = [
         "rfactor(j): o is held by o.register; rfactor before staging it and before compute_at",
     ),
     (
+        "attention",
+        [("stage", "m", "o.d", "register"), ("rfactor", "j")],
+        "rfactor(j): m is held by m.register; rfactor before staging it and before compute_at",
+    ),
+    (
         "flat",
         [("split", "j", 4), ("rfactor", "jo")],
         "rfactor(jo): the lift of lifted has v of 2 dimensions, and o needs 1",
