@@ -5,8 +5,7 @@
             p[k, j] = b[j, k]
 
 Lane by lane, each cell would be a load of its own. A loop too short for a square runs as it stands.
-The square is turned in log2(n) steps, each of which swaps blocks across the diagonal of squares
-twice as large (Eklundh 1972).
+The square is turned in log2(n) rounds (`emit_transpose.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from ..algo.tensor_expr.expr import Access, Const, Expr, Index
 from ..lower.ir import Block, Buffer, For, Stmt, Store
 from . import emit_memory
 from .emit_expr import value
+from .emit_transpose import swapped
 from .frame import Frame, Mask
-from .values import I1, I32, I64, Value
+from .values import I1, I64, Value
 
 Loop = tuple[For, Store, Access]
 """A vector loop, the store in it, and the cell that is copied."""
@@ -127,14 +127,6 @@ def turned(ib: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
     n, found = len(rows), list(rows)
     step = 1
     while step < n:
-        low = [lane if not lane & step else n + lane - step for lane in range(n)]
-        high = [lane + step if not lane & step else n + lane for lane in range(n)]
-        for i in range(n):
-            if not i & step:
-                a, b = found[i], found[i + step]
-                found[i], found[i + step] = (
-                    ib.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, n), list(map(I32, p))))
-                    for p in (low, high)
-                )
+        found = [swapped(ib, found[r & ~step], found[r | step], r, step) for r in range(n)]
         step *= 2
     return found

@@ -35,18 +35,19 @@ def column(f: Frame, offset: Value, run: Row) -> ir.Value:
     row: Row = first
     bit = n // 2
     while bit:
-        row = _swapped(f, row, n, bit)
+        row = _round(f, row, bit)
         bit //= 2
     return row(place)
 
 
-def _swapped(f: Frame, given: Row, n: int, bit: int) -> Row:
+def _round(f: Frame, given: Row, bit: int) -> Row:
     """The rows after the round of one bit."""
 
-    def row(r: int) -> ir.Value:
-        low, high = given(r & ~bit), given(r | bit)
-        lanes = [lane & ~bit | r & bit if not lane & bit else n + (lane & ~bit | r & bit)
-                 for lane in range(n)]  # fmt: skip
-        return f.ib.shuffle_vector(low, high, ir.VectorType(I32, n)([I32(i) for i in lanes]))
+    return lambda r: swapped(f.ib, given(r & ~bit), given(r | bit), r, bit)
 
-    return row
+
+def swapped(ib: ir.IRBuilder, low: ir.Value, high: ir.Value, r: int, bit: int) -> ir.Value:
+    """Row `r` after the round of a bit, of the rows without and with that bit before it."""
+    n = low.type.count
+    lanes = [(lane & ~bit | r & bit) + (n if lane & bit else 0) for lane in range(n)]
+    return ib.shuffle_vector(low, high, ir.VectorType(I32, n)([I32(i) for i in lanes]))
