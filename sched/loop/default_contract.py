@@ -26,8 +26,13 @@ OUTER_CACHE = 4 << 20
 """Bytes of the outermost cache that a block may take: it is shared, and by more than we know."""
 PAGES = 64
 """Pages that a core finds at once; twice as many, if each serves some steps."""
+APART = 2048
+"""Iterations of the reduction, at least, between visits of a tile whose lanes are stored apart."""
 REUSED = 4
 """How often what is packed must be used for that to pay."""
+
+Blocks = tuple[tuple[str, int], ...]
+"""Indices, and how many iterations of them a block has."""
 
 
 def contraction(group: Group, lanes: int, machine: Machine) -> Choice | None:
@@ -50,7 +55,7 @@ class _Blocking:
 
     def choice(self, plain: bool) -> Choice:
         group, tile = self.group, self.tile
-        depth = self.depth()
+        depth = self.depth(group.store_stride(tile.vector) == 1)
         pack = self.packed() if plain and tile.vector in group.outs else ()
         outer = self.outer(pack)
         if tile.vector in group.reds or not plain:
@@ -60,8 +65,8 @@ class _Blocking:
         blocks: list[tuple[str, int]] = []
         if set(pack) - {read.tensor for read in group.guarded.values()}:
             # A block of all of the reduction is a place for panels that all threads use.
-            blocks = [*self.columns(pack, depth, outer), depth, *self.rows(pack, depth, outer)]
-            blocks = [(i, n) for i, n in blocks if n < group.extents[i] or i == depth[0]]
+            blocks = [*self.columns(pack, depth, outer), *depth, *self.rows(pack, depth, outer)]
+            blocks = [(i, n) for i, n in blocks if n < group.extents[i] or (i, n) == depth[0]]
         return Choice(
             vector=tile.vector,
             vectors=tile.vectors,
@@ -71,21 +76,33 @@ class _Blocking:
             outer=outer,
         )
 
-    def depth(self) -> tuple[str, int]:
-        """The block of a reduced index, so that the panels of a tile stay in the first cache.
+    def depth(self, together: bool) -> Blocks:
+        """The blocks of reduced indices; `together` says that a tile's lanes are stored side by
+        side, so that it may be visited often. Then its panels stay in the first cache.
 
-        A tile whose lanes lie across the output is stored too dearly for more than one block.
+        Else a block takes some time, and what all of its tiles read stays in the second cache.
         """
-        extents = self.group.extents
-        index = max(self.group.reds, key=lambda i: extents[i])
-        if self.group.store_stride(self.tile.vector) != 1:
-            return index, extents[index]
+        extents, inside = self.group.extents, list(self.group.reds)
+        if together:
+            index = max(inside, key=lambda i: extents[i])
+            most = next(
+                (n for n in range(min(extents[index], DEEPEST), 1, -1)
+                 if self.bytes({index: n}) <= FIRST_CACHE * self.machine.l1),
+                1,
+            )  # fmt: skip
+            return ((index, _even(extents[index], most, 4)),)
+        whole: dict[str, int] = {}
+        while math.prod(extents[i] for i in inside[1:]) >= APART:
+            whole[inside.pop(0)] = 1
+        index = max(inside, key=lambda i: extents[i])
+        step = math.prod(extents[i] for i in inside if i != index)
+        least = min(extents[index], -(-APART // step))
         most = next(
-            (n for n in range(min(extents[index], DEEPEST), 1, -1)
-             if self.bytes({index: n}) <= FIRST_CACHE * self.machine.l1),
-            1,
+            (n for n in range(extents[index], least, -1)
+             if self.bytes({**whole, index: n}) <= self.machine.l2 // 2),
+            least,
         )  # fmt: skip
-        return index, _even(extents[index], most, 4)
+        return (*whole.items(), (index, _even(extents[index], most, 1)))
 
     def bytes(self, block: dict[str, int]) -> int:
         """Bytes that a tile reads in a block of the reduction."""
@@ -141,7 +158,7 @@ class _Blocking:
         return {**dict(self.tile.heights), self.tile.vector: self.tile.vectors * self.lanes}
 
     def columns(
-        self, pack: tuple[str, ...], depth: tuple[str, int], outer: str | None
+        self, pack: tuple[str, ...], depth: Blocks, outer: str | None
     ) -> list[tuple[str, int]]:
         """A block of the vector index: what one thread does, or what the outer cache holds."""
         vector, width = self.tile.vector, self.sides[self.tile.vector]
@@ -156,7 +173,7 @@ class _Blocking:
         return [(vector, _even(extent, most, width))]
 
     def rows(
-        self, pack: tuple[str, ...], depth: tuple[str, int], outer: str | None
+        self, pack: tuple[str, ...], depth: Blocks, outer: str | None
     ) -> list[tuple[str, int]]:
         """A block of the other index, whose panels the second cache holds, or whose rows lie in few
         pages; threads have equal shares of blocks."""
@@ -174,10 +191,10 @@ class _Blocking:
         threads = self.machine.threads if outer == index else 1
         return [(index, height * _share(-(-extent // height), most // height, threads))]
 
-    def packed_bytes(self, pack: tuple[str, ...], depth: tuple[str, int], index: str) -> int:
+    def packed_bytes(self, pack: tuple[str, ...], depth: Blocks, index: str) -> int:
         """Bytes of packed panels for each iteration of a tile's index."""
         group = self.group
-        around = {i: group.extents[i] for i in group.reds} | dict([depth])
+        around = {i: group.extents[i] for i in group.reds} | dict(depth)
         moving = [a for a in group.reads if a.tensor in pack and group.stride(a, index) != 0]
         return sum(span(a, around, group.sizes[a.tensor]) for a in moving)
 
@@ -214,7 +231,7 @@ class _Blocking:
         def rank(index: str) -> tuple[bool, ...]:
             even = balance(index) > (0.95 if index == vector else 0.9)
             mine = (index == vector) == bool(own)
-            return apart(index), stays(index), index not in sides, even, mine
+            return apart(index), stays(index), even, index not in sides, mine
 
         return max(enough, key=rank, default=None)
 

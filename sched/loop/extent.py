@@ -7,6 +7,7 @@ from ...algo.tensor_expr.expr import Call, Const, Expr, Index, Size
 from ...algo.tensor_expr.points import mapping
 from .nest import Loop, Nest, Stmt
 from .relations import symbols
+from .tree import around_loop
 
 UNKNOWN = 1 << 20
 """Stands for the extent of the inner of two loops made one while sizes are symbols: it keeps the
@@ -22,6 +23,29 @@ def extent(nest: Nest, loop: Loop) -> int | None:
         return loop.extent
     span = spans(nest, loop)
     return None if span is None else max(0, span[1] - span[0] + 1)
+
+
+def at_once(nest: Nest, loop: Loop) -> int | None:
+    """The most iterations that a loop has in one of those around it; None where sizes decide."""
+    around = around_loop(nest.tree, loop.name)
+    most = [0]
+    for name, value in loop.values.items():
+        stmt = nest.stmts[name]
+        outer = [item.values[name] for item in around]
+        frame = (stmt.domain, symbols(stmt))
+        try:
+            with isl.quota():
+                inside = mapping(stmt.dims, outer, *frame).reverse().apply_range(
+                    mapping(stmt.dims, [value], *frame)
+                )  # fmt: skip
+                if not inside.is_empty():
+                    apart = inside.reverse().apply_range(inside).deltas().dim_max_val(0)
+                    if not apart.is_int():
+                        return None
+                    most.append(int(apart.to_python()) + 1)
+        except isl.Exhausted:
+            return None
+    return max(most)
 
 
 def spans(nest: Nest, loop: Loop) -> tuple[int, int] | None:

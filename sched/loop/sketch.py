@@ -285,8 +285,8 @@ class _Nest:
             self._each(Unroll, self._inner(index))
 
     def _turn(self) -> None:
-        """Stores of a tile run in lanes along the output's rows, where its own lanes do not: they
-        read columns of registers."""
+        """Loads and stores of a tile run in lanes along the output's rows, where its own lanes do
+        not: they go through columns of registers."""
         c = self.choice
         if not self.group.reds or c.vector is None or self.group.store_stride(c.vector) == 1:
             return
@@ -296,7 +296,7 @@ class _Nest:
             lanes, rows = self._inner(c.vector), self._inner(index)
             for loop in list(self.draft.copies(f"{self.group.name}.{lanes}")):
                 stem = loop.removesuffix(lanes)
-                if stem.endswith((".store.", ".final.")) and self.draft.has(stem + rows):
+                if stem.endswith((".load.", ".store.", ".final.")) and self.draft.has(stem + rows):
                     self.draft.attempt(
                         Reorder((loop, stem + rows)), Vectorize(stem + rows), Unroll(loop)
                     )

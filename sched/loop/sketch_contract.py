@@ -15,7 +15,7 @@ from ...algo.tensor_expr.expr import Index
 from .access import Group
 from .compute import ComputeAt
 from .draft import Draft
-from .extent import extent
+from .extent import at_once
 from .marks import Mark, Parallel, Vectorize
 from .nest import loops
 from .reorder import Reorder
@@ -52,10 +52,14 @@ class Contraction:
 
     def write(self) -> None:
         """Splits, orders, places and copies; the inner loops are marked by the caller."""
-        blocks = [(i, f"{i}b") for i, n in self.blocks if self._block(i, n)]
-        inner = {
-            i: f"{i}r" if i in dict(blocks) else i for i in (*self.group.outs, *self.group.reds)
-        }
+        inner = {i: i for i in (*self.group.outs, *self.group.reds)}
+        blocks = []
+        for index, size in self.blocks:
+            if size == 1 and index in self.group.reds:
+                blocks.append((index, inner.pop(index)))
+            elif self._split(index, size, (f"{index}b", f"{index}r")):
+                blocks.append((index, f"{index}b"))
+                inner[index] = f"{index}r"
         tiles, tile = {}, []
         for index, size in self.sides.items():
             # A tile of everything leaves a loop of one iteration, which has a place for buffers.
@@ -64,11 +68,13 @@ class Contraction:
                 tile.append(f"{index}i")
         apart = [i for i in self.group.outs if i not in self.sides and self._apart(i)]
         others = [i for i in self.group.outs if i not in self.sides and i not in apart]
-        walk = [*others, *([i for i in reversed(list(self.sides)) if i in tiles])]
+        taps = [i for i in others if self._tap(i)]
+        rows = [i for i in others if i not in taps]
+        walk = [*rows, *(i for i in reversed(list(self.sides)) if i in tiles), *taps]
         first = [self.outer] if self.outer in walk and self.outer not in dict(blocks) else []
         walk = [*first, *(i for i in walk if i not in first)]
         around = [tiles.get(i, i) for i in walk]
-        reds = [inner[i] for i in self.group.reds]
+        reds = [inner[i] for i in self.group.reds if i in inner]
         apart.sort(key=lambda i: i != self.outer)
         self._reorder([*apart, *(name for _, name in blocks), *around, *reds, *tile])
         if self.outer is not None:
@@ -83,10 +89,10 @@ class Contraction:
             at = self.prefix + home[0]
             self.draft.attempt(Stage(self.group.name, at, "register", self._lanes_last()))
         self._pack([*((i, i) for i in apart), *blocks])
-        sizes = {f"{i}b": n for i, n in self.blocks} | {f"{i}o": n for i, n in self.sides.items()}
+        sizes = dict(self.blocks)
         placed = [(i, i, 1) for i in apart]
-        placed += [(i, name, sizes[name]) for i, name in blocks]
-        placed += [(i, tiles.get(i, i), sizes.get(tiles.get(i, i), 1)) for i in walk]
+        placed += [(i, name, sizes[i]) for i, name in blocks]
+        placed += [(i, tiles.get(i, i), self.sides.get(i, 1)) for i in walk]
         self._copy_with_border(placed)
 
     def _lanes_last(self) -> tuple[str, ...] | None:
@@ -97,9 +103,6 @@ class Contraction:
             return None
         return (*(name for name in names if name != vector.name), vector.name)
 
-    def _block(self, index: str, size: int) -> bool:
-        return self._split(index, size, (f"{index}b", f"{index}r"))
-
     def _split(self, name: str, size: int, into: tuple[str, str]) -> bool:
         plain = (f"{name}o", f"{name}i")
         return self.draft.attempt(
@@ -109,6 +112,22 @@ class Contraction:
     def _apart(self, index: str) -> bool:
         """Do all operands move along an index, so that its iterations have nothing in common?"""
         return all(self.group.stride(a, index) != 0 for a in self.group.reads)
+
+    def _tap(self, index: str) -> bool:
+        """Do neighbours along an index read nearly the same, as the taps of a filter do?
+
+        What they read moves along a reduced index, too, which is longer.
+        """
+        extents = self.group.extents
+        moving = [a for a in self.group.reads if self.group.stride(a, index) != 0]
+        return all(
+            any(
+                self.group.stride(a, i) == self.group.stride(a, index)
+                and extents[i] > extents[index]
+                for i in self.group.reds
+            )
+            for a in moving
+        )
 
     def _reorder(self, order: list[str]) -> None:
         wanted = [f"{self.group.name}.{name}" for name in order]
@@ -197,7 +216,7 @@ class Contraction:
         if len(copying) > 1:
             self._mark(Vectorize, copying[-1].name)
             if shared:
-                several = (loop for loop in copying if extent(self.draft.nest, loop) != 1)
+                several = (loop for loop in copying if at_once(self.draft.nest, loop) != 1)
                 self._mark(Parallel, next(several, copying[0]).name)
 
     def _mark(self, mark: type[Mark], name: str) -> None:
