@@ -15,7 +15,6 @@ import numpy as np
 from .algo.dtypes import from_numpy
 from .algo.errors import GradientError, GraphError, ShapeError
 from .algo.graph.build import literal
-from .algo.graph.elementwise import elementwise
 from .algo.graph.graph import Value
 from .algo.graph.program import Program, has_values
 from .algo.graph.tree import LEAF, NONE, Structure, flatten, paths, unflatten
@@ -24,7 +23,7 @@ from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import settled_on
 from .arguments import arguments
 from .autodiff.forward import tangent
-from .autodiff.graph import cast, gradients, zeros
+from .autodiff.graph import cast, gradients, pulled
 from .autodiff.graph import tangents as push
 from .autodiff.reverse import adjoint
 
@@ -39,7 +38,7 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, .
     None. Raises `GradientError` where no argument is a float.
     """
     if not isinstance(function, Op):
-        return _vjp_of_program(_program(function, "vjp"), primals)
+        return _vjp_of_program(as_program(function, "vjp"), primals)
     arrays = arguments(function, primals)
     function = settled_on(function, arrays)
     wrt = _floats(function, arrays)
@@ -81,7 +80,7 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
             f"{type(primals).__name__} and {type(tangents).__name__} came"
         )
     if not isinstance(function, Op) or has_values((primals, tangents), {}):
-        return _jvp_of_program(_program(function, "jvp"), primals, tangents)
+        return _jvp_of_program(as_program(function, "jvp"), primals, tangents)
     arrays = arguments(function, primals)
     function = settled_on(function, arrays)
     if len(tangents) != len(arrays):
@@ -112,11 +111,11 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
     picks = _picks(function, argnums)
     single = not isinstance(argnums, (tuple, list))
     if not isinstance(function, Op):
-        return _value_and_grad_of_program(_program(function, "grad"), picks, single)
+        return _value_and_grad_of_program(as_program(function, "grad"), picks, single)
 
     def call(*arrays: Any) -> Any:
         if has_values(arrays, {}):
-            return _value_and_grad_of_program(_program(function, "grad"), picks, single)(*arrays)
+            return _value_and_grad_of_program(as_program(function, "grad"), picks, single)(*arrays)
         value, pull = vjp(function, *arrays)
         if isinstance(value, tuple) or value.shape != ():
             shape = "several results" if isinstance(value, tuple) else f"shape {value.shape}"
@@ -161,7 +160,8 @@ def grad(of: Any, argnums: Any = 0) -> Any:
 # Programs
 
 
-def _program(function: Any, what: str) -> Program:
+def as_program(function: Any, what: str) -> Program:
+    """The program that a function is; `what` is done with it, an error says."""
     if isinstance(function, Program):
         return function
     if isinstance(function, Op):
@@ -221,14 +221,13 @@ def _vjp_of_program(
     def back(args: Any, seeds: Any) -> Any:
         values = [leaf for leaf in flatten(args)[0] if isinstance(leaf, Value)]
         wrt = [v for v in values if v.type.dtype.is_float]
-        total: list[Value] | None = None
-        for result, seed in zip(flatten(program.function(*args))[0], seeds, strict=True):
-            if isinstance(result, Value) and result.type.dtype.is_float:
-                found = gradients(result, wrt, seed)
-                total = found if total is None else [
-                    elementwise("add", a, b) for a, b in zip(total, found, strict=True)
-                ]  # fmt: skip
-        return total if total is not None else [zeros(v.type) for v in wrt]
+        results = flatten(program.function(*args))[0]
+        pairs = [
+            (result, seed)
+            for result, seed in zip(results, seeds, strict=True)
+            if isinstance(result, Value) and result.type.dtype.is_float
+        ]
+        return pulled(pairs, wrt)
 
     backward = Program(back, f"{program.name}_vjp")
 

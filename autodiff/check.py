@@ -1,115 +1,144 @@
-"""Checking gradient operators by numbers: central differences, and the adjoint identity.
+"""Checking derivatives by numbers: central differences, and the adjoint identity.
 
-Everything runs in float64 through the interpreter. An error says which parameter is wrong and by
-how much. Central differences of step h err by about h**2 + 1e-16/h, so they show 6 or more digits;
-the identity <J v, g> = <v, J' g> holds to rounding, but J comes from the same rules as J'.
+Everything is in float64. Central differences of step h err by about h**2 + 1e-16/h; the identity
+<J v, g> = <v, J' g> holds to rounding. Where a function has a kink, differences say nothing of its
+derivative, so the slopes to both sides are compared before a derivative is called wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..algo.dtypes import TensorType, from_numpy
 from ..algo.errors import GradientError
-from ..algo.tensor_expr.interpret import interpret
-from ..algo.tensor_expr.op import Op, Param
-from .reverse import adjoint
+from .differentiable import Array, Arrays, Differentiable
 
-Array = np.ndarray[Any, Any]
+STEP = 1e-5
+"""About the cube root of the rounding error, where differences are best."""
+DIRECTIONS = 3
+"""So many random ones show, for a large argument, what element by element would."""
+IDENTITY = 1e-10
 
 
-def check_grads(
-    op: Op,
-    *arrays: Any,
-    wrt: Sequence[str] | None = None,
-    order: int = 1,
-    seed: int = 0,
-    step: float = 1e-6,
-    tolerance: float = 1e-6,
-) -> None:
-    """Raises `GradientError` unless `adjoint(op, wrt)` agrees with central differences at `arrays`.
+@dataclass
+class Check:
+    """How derivatives are checked: by which modes, with what step, and how closely.
 
-    `wrt` defaults to all float parameters. Each is moved in a random direction by `step`. With
-    `order` 2 the gradient operator is checked in the same way, by its parameters and cotangents.
+    Arguments of at most `elements` elements are moved element by element, larger ones in random
+    directions.
     """
-    op, values, names = _prepared(op, arrays, wrt)
-    rng = np.random.default_rng(seed)
-    results = run(op, values)
-    cotangents = {r: rng.standard_normal(np.shape(a)) for r, a in results.items()}
-    back = adjoint(op, names)
-    given = values | dict(zip(cotangent_names(op, back), cotangents.values(), strict=True))
-    gradients = dict(zip(names, run(back, given).values(), strict=True))
-    for name in names:
-        if np.shape(gradients[name]) != np.shape(values[name]):
-            raise GradientError(
-                f"gradient of {op.name} by {name}: its shape is {np.shape(gradients[name])}, "
-                f"that of {name} is {np.shape(values[name])}\n{back}"
-            )
-        direction = rng.standard_normal(np.shape(values[name]))
-        up = run(op, values | {name: values[name] + step * direction})
-        down = run(op, values | {name: values[name] - step * direction})
-        wanted = sum(float(np.sum(cotangents[r] * (up[r] - down[r]))) for r in results) / (2 * step)
-        got = float(np.sum(gradients[name] * direction))
-        if not abs(got - wanted) <= tolerance * max(1.0, abs(wanted)):
-            raise GradientError(
-                f"gradient of {op.name} by {name}: {got!r} along a random direction, "
-                f"central differences give {wanted!r}\n{back}"
-            )
-    if order > 1:
-        inputs = [given[p.name] for p in back.params]
-        check_grads(back, *inputs, order=order - 1, seed=seed + 1, step=step, tolerance=tolerance)
 
+    modes: Sequence[str] = ("reverse", "forward")
+    step: float = STEP
+    tolerance: float = 1e-6
+    elements: int = 64
+    seed: int = 0
+    rng: np.random.Generator = field(init=False)
 
-def check_adjoint(
-    op: Op, *arrays: Any, wrt: Sequence[str] | None = None, seed: int = 0, tolerance: float = 1e-10
-) -> None:
-    """Raises `GradientError` unless <J v, g> = <v, J' g> for random v and g at `arrays`.
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
 
-    J' is `adjoint(op, wrt)`, linear in its cotangents, and J the adjoint of that by them.
-    """
-    op, values, names = _prepared(op, arrays, wrt)
-    rng = np.random.default_rng(seed)
-    results = run(op, values)
-    back = adjoint(op, names)
-    seeds = cotangent_names(op, back)
-    g = {s: rng.standard_normal(np.shape(a)) for s, a in zip(seeds, results.values(), strict=True)}
-    v = {name: rng.standard_normal(np.shape(values[name])) for name in names}
-    pulled = run(back, values | g)
-    forth = adjoint(back, tuple(seeds))
-    tangents = dict(zip(cotangent_names(back, forth), v.values(), strict=True))
-    pushed = run(forth, values | g | tangents)
-    left = sum(float(np.sum(a * b)) for a, b in zip(pushed.values(), g.values(), strict=True))
-    right = sum(float(np.sum(a * b)) for a, b in zip(v.values(), pulled.values(), strict=True))
-    if not abs(left - right) <= tolerance * max(1.0, abs(left)):
-        raise GradientError(
-            f"gradient of {op.name} by {', '.join(names)}: <J v, g> is {left!r}, <v, J' g> is "
-            f"{right!r}\n{back}\n{forth}"
+    def run(self, function: Differentiable, order: int) -> None:
+        """Raises `GradientError` unless the derivatives up to `order` are right."""
+        for left in reversed(range(order)):
+            results = function(function.values)
+            cotangents = {name: self._random(a) for name, a in results.items()}
+            self._first(function, results, cotangents)
+            if left:
+                function = function.gradient(cotangents)
+
+    def _first(self, f: Differentiable, results: Arrays, cotangents: Arrays) -> None:
+        moves = {name: self._random(f.values[name]) for name in f.wrt}
+        if "reverse" in self.modes:
+            gradients = f.pull(f.values, cotangents)
+            self._reverse(f, results, cotangents, gradients)
+        if "forward" in self.modes:
+            tangents = f.push(f.values, moves)
+            self._forward(f, results, moves, tangents)
+        if "reverse" in self.modes and "forward" in self.modes:
+            left = sum(float(np.sum(tangents[r] * cotangents[r])) for r in results)
+            right = sum(float(np.sum(moves[name] * gradients[name])) for name in f.wrt)
+            size = max(1.0, *(float(np.sum(np.abs(moves[n] * gradients[n]))) for n in f.wrt))
+            if not abs(left - right) <= IDENTITY * size:
+                raise GradientError(
+                    f"gradient of {f.name} by {', '.join(f.wrt)}: <J v, g> is {left!r} by its "
+                    f"tangent, <v, J' g> is {right!r}\n{f.backward}\n{f.forward}"
+                )
+
+    def _reverse(
+        self, f: Differentiable, results: Arrays, cotangents: Arrays, gradients: Arrays
+    ) -> None:
+        def total(found: Arrays) -> float:
+            return sum(float(np.sum(cotangents[r] * found[r])) for r in results)
+
+        for name in f.wrt:
+            value, gradient = f.values[name], gradients[name]
+            if gradient.shape != value.shape:
+                raise GradientError(
+                    f"gradient of {f.name} by {name}: its shape is {gradient.shape}, that of "
+                    f"{name} is {value.shape}\n{f.backward}"
+                )
+            for where, direction in self._directions(name, value):
+                up, down = (total(f(self._moved(f, {name: s * direction}))) for s in (1, -1))
+                got, wanted = float(np.sum(gradient * direction)), (up - down) / (2 * self.step)
+                if not self._close(got, wanted):
+                    raise GradientError(
+                        f"gradient of {f.name} by {name}: {got!r} {where}, central differences "
+                        f"give {wanted!r}{self._kink(down, total(results), up)}\n{f.backward}"
+                    )
+
+    def _forward(self, f: Differentiable, results: Arrays, moves: Arrays, found: Arrays) -> None:
+        up, down = (f(self._moved(f, {n: s * v for n, v in moves.items()})) for s in (1, -1))
+        for name, value in results.items():
+            if found[name].shape != value.shape:
+                raise GradientError(
+                    f"tangent of {f.name}: the shape of that of {name} is {found[name].shape}, "
+                    f"that of {name} is {value.shape}\n{f.forward}"
+                )
+            slopes = (up[name] - down[name]) / (2 * self.step)
+            far = ~self._close(found[name], slopes)
+            if far.any():
+                at = tuple(np.argwhere(far)[0].tolist())
+                raise GradientError(
+                    f"tangent of {f.name}: {float(found[name][at])!r} at {_element(name, at)} "
+                    f"along a random direction of {', '.join(f.wrt)}, central differences give "
+                    f"{float(slopes[at])!r}"
+                    f"{self._kink(down[name][at], value[at], up[name][at])}\n{f.forward}"
+                )
+
+    def _directions(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
+        if value.size > self.elements:
+            for _ in range(DIRECTIONS):
+                yield "along a random direction", self._random(value)
+            return
+        for at in np.ndindex(value.shape):
+            unit = np.zeros(value.shape)
+            unit[at] = 1.0
+            yield f"at {_element(name, at)}", unit
+
+    def _moved(self, f: Differentiable, moves: Arrays) -> Arrays:
+        return {**f.values, **{n: f.values[n] + self.step * move for n, move in moves.items()}}
+
+    def _random(self, like: Array) -> Array:
+        return np.asarray(self.rng.standard_normal(np.shape(like)))
+
+    def _close(self, got: Any, wanted: Any) -> Any:
+        """False for NaN, too."""
+        return np.abs(got - wanted) <= self.tolerance * np.maximum(1.0, np.abs(wanted))
+
+    def _kink(self, down: Any, here: Any, up: Any) -> str:
+        """What to say where the slopes to both sides differ as no smooth function's do."""
+        left, right = float(here - down) / self.step, float(up - here) / self.step
+        if abs(left - right) <= 1e-3 * max(1.0, abs(left), abs(right)):
+            return ""
+        return (
+            f"; the slopes to both sides, {left:.6g} and {right:.6g}, differ, so this may be a "
+            "kink: check at another point"
         )
 
 
-def cotangent_names(op: Op, back: Op) -> list[str]:
-    """The parameters of the gradient operator `back` of `op` that are cotangents of its results."""
-    return [p.name for p in back.params[len(back.params) - len(op.returns) :]]
-
-
-def run(op: Op, values: Mapping[str, Any]) -> dict[str, Array]:
-    """The results of `op` in float64, by name; `values` may hold more than its parameters."""
-    found = interpret(op, *(values[p.name] for p in op.params), exact=True)
-    return dict(zip(op.returns, found if isinstance(found, tuple) else (found,), strict=True))
-
-
-def _prepared(
-    op: Op, arrays: Sequence[Any], wrt: Sequence[str] | None
-) -> tuple[Op, dict[str, Array], tuple[str, ...]]:
-    """The operator for float64, its arguments by name, and the parameters to differentiate by."""
-    given = {p.name: np.asarray(a) for p, a in zip(op.params, arrays, strict=True)}
-    floats = [name for name, a in given.items() if from_numpy(a.dtype).is_float]
-    values = {n: a.astype(np.float64) if n in floats else a for n, a in given.items()}
-    params = tuple(
-        Param(p.name, TensorType(None, p.type.dims)) if p.name in floats else p for p in op.params
-    )
-    free = Op(op.name, params, op.equations, op.returns, op.shapes, op.locations)
-    return free, values, tuple(floats if wrt is None else wrt)
+def _element(name: str, at: Sequence[int]) -> str:
+    return f"{name}[{','.join(map(str, at))}]"

@@ -6,7 +6,7 @@ they are kept or computed again is a matter of schedules) and is itself differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,19 @@ def gradients(value: Value, wrt: Sequence[Value], seed: Value | None = None) -> 
     not fit.
     """
     _check(value, wrt, seed)
-    nodes = reachable([value])
+    with region("backward"):
+        start = literal(np.ones((), value.type.dtype.numpy)) if seed is None else seed
+    return pulled([(value, start)], wrt)
+
+
+def pulled(seeds: Iterable[tuple[Value, Value]], wrt: Sequence[Value]) -> list[Value]:
+    """The sum of what values, each with a cotangent beside it, give each of `wrt`."""
+    cotangents: dict[Value, Value] = {}
+    with region("backward"):
+        for value, seed in seeds:
+            _add(cotangents, value, seed)
+    values = list(cotangents)
+    nodes = reachable(values)
     sources = set(wrt)
     depends: set[Apply] = set()
 
@@ -44,9 +56,7 @@ def gradients(value: Value, wrt: Sequence[Value], seed: Value | None = None) -> 
         if any(map(matters, node.args)):
             depends.add(node)
     with region("backward"):
-        start = literal(np.ones((), value.type.dtype.numpy)) if seed is None else seed
-        cotangents: dict[Value, Value] = {value: start}
-        by_node = _results(nodes, value)
+        by_node = _results(nodes, values)
         for node in reversed([n for n in nodes if n in depends]):
             given = [r for r in by_node[node] if r in cotangents]
             if given:
@@ -127,15 +137,18 @@ def _pull(
     found = apply(back, [*primal, *(cotangents[r] for r in given)])
     for position, result in zip(positions, found, strict=True):
         arg = node.args[position]
-        amount = cast(result, arg.type.dtype)
-        before = cotangents.get(arg)
-        cotangents[arg] = amount if before is None else elementwise("add", before, amount)
+        _add(cotangents, arg, cast(result, arg.type.dtype))
 
 
-def _results(nodes: Sequence[Apply], value: Value) -> dict[Apply, list[Result]]:
+def _add(cotangents: dict[Value, Value], value: Value, amount: Value) -> None:
+    before = cotangents.get(value)
+    cotangents[value] = amount if before is None else elementwise("add", before, amount)
+
+
+def _results(nodes: Sequence[Apply], values: Sequence[Value]) -> dict[Apply, list[Result]]:
     """The results of each application that are used, by position."""
     out: dict[Apply, dict[Result, None]] = {node: {} for node in nodes}
-    for v in (value, *(arg for node in nodes for arg in node.args)):
+    for v in (*values, *(arg for node in nodes for arg in node.args)):
         if isinstance(v, Result):
             out[v.apply].setdefault(v)
     return {node: sorted(found, key=lambda r: r.position) for node, found in out.items()}

@@ -7,8 +7,8 @@ from typing import Any
 import diptych as dt
 import numpy as np
 from diptych.algo.tensor_expr.parse import parse
-from diptych.autodiff.check import run
 from diptych.autodiff.forward import tangent
+from exact import run
 
 
 def test_against_central_differences(case: tuple[str, list[Any]]) -> None:

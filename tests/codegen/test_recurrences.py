@@ -14,7 +14,6 @@ import diptych as dt
 import numpy as np
 import pytest
 from diptych.algo.tensor_expr.parse import parse
-from diptych.autodiff.check import check_grads
 from diptych.sched.loop.schedule import Schedule
 from properties.pairs import added
 from properties.proposals import View, propose
@@ -349,7 +348,7 @@ def test_schedules_refused_with_a_witness(steps: str, message: str) -> None:
 )
 def test_gradients(name: str, wrt: tuple[str, ...]) -> None:
     case = NAMED[name]
-    check_grads(dt.op(case.text), *inputs(case, "float64"), wrt=wrt)
+    dt.check_grads(dt.op(case.text), inputs(case, "float64"), wrt)
 
 
 def test_forward_mode_of_tensors_that_need_each_other() -> None:

@@ -61,7 +61,7 @@ ELSEWHERE: dict[str, str] = {
     "algo/tensor_expr/types.py _inputs": "types by name; test_types.py",
     "algo/tensor_expr/order.py _read": "refused before, in check.py, by a better text",
     "algo/tensor_expr/points.py ": "a condition that is not affine; its callers ask before",
-    "autodiff/check.py ": "the checks of gradients; asserted in tests/autodiff/test_gradients.py",
+    "autodiff/check.py ": "a wrong derivative; asserted in tests/api/test_check_grads.py",
     "autodiff/graph.py _check: the seed": "tests/autodiff/test_program_gradients.py",
     # "Could not prove": whatever isl answers within its quota, these are reached by tests that
     # take it away, or by none.

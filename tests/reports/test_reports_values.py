@@ -7,13 +7,13 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
-from diptych.autodiff.check import run
 from diptych.autodiff.reverse import adjoint
 from diptych.lower import passes
 from diptych.lower.kernel import translate
 from diptych.lower.passes.simplify import simplify
 from diptych.lower.run import run as run_ir
 from diptych.sched.loop.machine import Machine
+from exact import run
 from reports.runs import agree, refusal
 
 Array = np.ndarray[Any, Any]

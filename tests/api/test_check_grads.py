@@ -1,0 +1,160 @@
+"""dt.check_grads: it accepts right derivatives of anything, and says what is wrong of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.autodiff import differentiable
+
+RNG = np.random.default_rng(0)
+DENSE = dt.op("y[n,f] = sum(x[n,d] * w[d,f])", name="dense")
+SOFTMAX = dt.op("""
+softmax(x: f32[I, J]) -> m, y:
+    m[i]   = argmax(x[i,j])
+    y[i,j] = f32(exp(x[i,j])) / sum(exp(x[i,l]))
+""")
+W, X = (np.float32(RNG.standard_normal(shape)) for shape in ((3, 4), (2, 3)))
+
+
+def model(params: dict[str, Any], x: Any) -> Any:
+    best, y = SOFTMAX(DENSE(x, params["w"]))
+    return {"y": y * y + params["b"], "best": best, "b": params["b"]}
+
+
+ARGS = ({"w": W, "b": np.float32(RNG.standard_normal((2, 4)))}, X)
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+@pytest.mark.parametrize("order", [1, 2])
+def test_right_derivatives(interpreted: bool, order: int) -> None:
+    dt.check_grads(DENSE, (X, W), order=order, interpreted=interpreted)
+    dt.check_grads(SOFTMAX, (W,), "x", order=order, interpreted=interpreted)
+    for function in (model, dt.program(model)):
+        dt.check_grads(function, ARGS, order=order, interpreted=interpreted)
+        dt.check_grads(function, ARGS, "params", order=order, interpreted=interpreted)
+
+
+def test_large_arguments_move_along_random_directions() -> None:
+    calls = []
+    op = dt.op("y[] = sum(x[i] * x[i] * x[i])")
+    check = dt.check_grads
+
+    def counted(x: Any) -> Any:
+        calls.append(x)
+        return op(x)
+
+    check(counted, (RNG.standard_normal(10_000),))
+    assert len(calls) == 1  # the trace
+    check(op, (RNG.standard_normal(10_000),), interpreted=True)
+
+
+def test_every_float_type_is_made_f64() -> None:
+    """An f32 operator cannot be right to 1e-6 in f32, nor one that rounds to bf16 on its way."""
+    op = dt.op("f(x: f32[N], b: bf16[N]) -> y:\n y[i] = bf16(exp(x[i])) * b[i] + f16(x[i])")
+    bits = np.array([0x3F80, 0x4000, 0xC040], np.uint16)
+    dt.check_grads(op, (np.float32([0.1, -0.7, 1.3]), bits), order=2)
+
+
+def wrong(text: str, of: str) -> Callable[..., Any]:
+    """`adjoint` or `tangent`, with a wrong operator for the first it is asked for."""
+    found = dt.op(text)
+    return lambda op, wrt: found
+
+
+SQUARE = dt.op("y[i] = x[i] * x[i]")
+AT = (np.array([1.0, 2.0]),)
+
+
+def refused(function: Any, args: Any, *more: Any, **options: Any) -> str:
+    with pytest.raises(dt.GradientError) as caught:
+        dt.check_grads(function, args, *more, **options)
+    return str(caught.value)
+
+
+def near(text: str, start: str, got: float, middle: str, wanted: float, end: str) -> None:
+    """The text is these parts, with numbers near these between them."""
+    assert text.startswith(start)
+    first, rest = text[len(start) :].split(middle)
+    second, tail = rest[: len(rest) - len(end)], rest[len(rest) - len(end) :]
+    assert tail == end
+    assert float(first) == pytest.approx(got, abs=1e-6)
+    assert float(second) == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = dt.op("wrong(x: [N], dy: [N]) -> dx:\n dx[i] = dy[i] * x[i]")
+    monkeypatch.setattr(differentiable, "adjoint", lambda *_: op)
+    g = np.random.default_rng(0).standard_normal(2)
+    near(refused(SQUARE, AT), "gradient of y by x: ", g[0],
+         " at x[0], central differences give ", 2 * g[0], f"\n{op.text}")  # fmt: skip
+
+
+def test_a_wrong_gradient_of_a_large_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = dt.op("wrong(x: [N], dy: [N]) -> dx:\n dx[i] = dy[i] * x[i]")
+    monkeypatch.setattr(differentiable, "adjoint", lambda *_: op)
+    rng = np.random.default_rng(0)
+    g, _, v = rng.standard_normal(100), rng.standard_normal(100), rng.standard_normal(100)
+    near(refused(SQUARE, (np.ones(100),)), "gradient of y by x: ", g @ v,
+         " along a random direction, central differences give ", 2 * g @ v,
+         f"\n{op.text}")  # fmt: skip
+
+
+def test_a_wrong_tangent(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = dt.op("wrong(x: [N], dx: [N]) -> dy:\n dy[i] = where(i < 1, 2, 3) * x[i] * dx[i]")
+    monkeypatch.setattr(differentiable, "tangent", lambda *_: op)
+    rng = np.random.default_rng(0)
+    _, v = rng.standard_normal(2), rng.standard_normal(2)
+    near(refused(SQUARE, AT, modes="forward"), "tangent of y: ", 6 * v[1],
+         " at y[1] along a random direction of x, central differences give ", 4 * v[1],
+         f"\n{op.text}")  # fmt: skip
+
+
+def test_modes_that_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is near the differences, to the tolerance, but they are not of one function."""
+    op = dt.op("off(x: [N], dx: [N]) -> dy:\n dy[i] = 2.0000002 * x[i] * dx[i]")
+    monkeypatch.setattr(differentiable, "tangent", lambda *_: op)
+    text = refused(SQUARE, AT)
+    assert text.startswith("gradient of y by x: <J v, g> is ")
+    assert " by its tangent, <v, J' g> is " in text
+    assert text.split("\n", 1)[1] == f"{SQUARE.gradient('x').text}\n{op.text}"
+
+
+def test_wrong_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = dt.op("wrong(x: [N], dy: [N]) -> dx:\n dx[] = sum(dy[i] * x[i])")
+    with monkeypatch.context() as patched:
+        patched.setattr(differentiable, "adjoint", lambda *_: op)
+        assert refused(SQUARE, AT) == (
+            f"gradient of y by x: its shape is (), that of x is (2,)\n{op.text}"
+        )
+    op = dt.op("wrong(x: [N], dx: [N]) -> dy:\n dy[] = sum(dx[i] * x[i])")
+    monkeypatch.setattr(differentiable, "tangent", lambda *_: op)
+    assert refused(SQUARE, AT) == (
+        f"tangent of y: the shape of that of y is (), that of y is (2,)\n{op.text}"
+    )
+
+
+def test_a_kink_is_named() -> None:
+    op = dt.op("y[i] = max(x[i], 0) + max(0.5 * x[i], 0)")
+    text = refused(op, (np.array([1.0, 4e-6]),))
+    assert text.split("\n", 1) == [
+        text.split("\n", 1)[0], op.gradient("x").text
+    ]  # fmt: skip
+    assert "gradient of y by x: " in text and " at x[1], central differences give " in text
+    assert text.split("\n")[0].endswith("differ, so this may be a kink: check at another point")
+
+
+def test_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = differentiable.pulled
+
+    def doubled(pairs: Any, wrt: Any) -> Any:
+        return [2 * value for value in real(pairs, wrt)]
+
+    monkeypatch.setattr(differentiable, "pulled", doubled)
+    text = refused(lambda x: x * x, AT)
+    assert text.startswith("gradient of <lambda> by x: ")
+    assert " at x[0], central differences give " in text
+    assert "program <lambda>" in text
