@@ -1,4 +1,5 @@
-"""AVX-512's instructions on exponents, for vectors of any number of lanes and for scalars.
+"""AVX-512's instructions on exponents and small tables, for vectors of any number of lanes and
+for scalars.
 
 They serve where `Target.avx512` says so. Zeros, infinities, NaN and subnormal numbers need no
 care: the exponent of 0 is -inf, and scaling rounds once into the subnormal numbers.
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 import llvmlite.ir as ir
 
 from .lanes import Lanes
-from .values import I32, lanes_of, scalar_type
+from .values import F32, I32, lanes_of, scalar_type
 
 _KEEP_ROUNDING = 4  # as the control register says
 _THREE_QUARTERS, _NAN_BELOW_ZERO = 3, 2 << 2  # of getmant: [0.75, 1.5), NaN for numbers below 0
@@ -40,6 +41,22 @@ def inverse_root(x: Lanes) -> Lanes:
 def inverse(x: Lanes) -> Lanes:
     """1 / x with a relative error below 2**-14."""
     return _call("rcp14", x)
+
+
+TABLE = 16
+"""The numbers of a table that lies in one register."""
+
+
+def table(index: Lanes, numbers: Sequence[float]) -> Lanes:
+    """The f32 of `TABLE` numbers that the low four bits of 32-bit integers say."""
+    vec, at = ir.VectorType(F32, TABLE), ir.VectorType(I32, TABLE)
+    fn = index.unit.intrinsic("llvm.x86.avx512.permvar.sf.512", vec, [vec, at])
+    known = vec([F32(number) for number in numbers])
+    parts = [
+        index.ib.call(fn, [known, _piece(index.ib, index.llvm, first, TABLE)])
+        for first in range(0, index.count, TABLE)
+    ]
+    return index.make(_joined(index.ib, parts, index.count))
 
 
 def _call(name: str, *args: Lanes, immediate: int | None = None) -> Lanes:

@@ -26,6 +26,7 @@ from .values import (
     like,
     register_type,
     shaped,
+    suffix,
 )
 
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -185,7 +186,7 @@ def _to_integer(f: Frame, llvm: ir.Value, dtype: DType) -> ir.Value:
     n = lanes_of(llvm)
     target = shaped(register_type(dtype), n)
     kind = "fptosi" if dtype.kind == "i" else "fptoui"
-    name = f"llvm.{kind}.sat.{emit_memory.suffix(target)}.{emit_memory.suffix(llvm.type)}"
+    name = f"llvm.{kind}.sat.{suffix(target)}.{suffix(llvm.type)}"
     return f.ib.call(f.unit.intrinsic(name, target, [llvm.type]), [llvm])
 
 

@@ -29,6 +29,7 @@ from .values import (
     like,
     memory_type,
     shaped,
+    suffix,
 )
 
 LONGEST_STEP = 4  # up to here, runs and shuffles are cheaper than a gather
@@ -274,15 +275,6 @@ def last_lane(f: Frame, new: Value) -> ir.Value:
     leading = f.unit.intrinsic(f"llvm.ctlz.i{f.lanes}", bits, [bits, ir.IntType(1)])
     zeros = f.ib.call(leading, [f.ib.bitcast(f.mask.llvm, bits), ir.IntType(1)(0)])
     return f.ib.extract_element(lanes, f.ib.sub(bits(f.lanes - 1), zeros))
-
-
-def suffix(typ: ir.Type) -> str:
-    """The name of a type in overloaded intrinsics."""
-    if isinstance(typ, ir.VectorType):
-        return f"v{typ.count}{suffix(typ.element)}"
-    if isinstance(typ, ir.IntType):
-        return f"i{typ.width}"
-    return {ir.HalfType: "f16", ir.FloatType: "f32", ir.DoubleType: "f64"}[type(typ)]
 
 
 # Memory and register forms

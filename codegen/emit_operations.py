@@ -17,7 +17,7 @@ from . import elementary
 from .emit_division import floordiv, mod
 from .emit_half import rounded
 from .frame import Frame
-from .values import I1, constant, lanes_of, like
+from .values import I1, constant, lanes_of, like, suffix
 
 Emit = Callable[..., ir.Value]
 
@@ -54,6 +54,10 @@ def _extremum(symbol: str) -> Emit:
             a, b = b, a
         if isinstance(b, ir.Constant):
             return ib.select(ib.fcmp_unordered(symbol, a, b), a, b)
+        if f.target.extrema:
+            name = f"llvm.{'maximum' if symbol == '>' else 'minimum'}.{suffix(a.type)}"
+            fn = f.unit.intrinsic(name, a.type, [a.type, a.type])
+            return ib.call(fn, [a, b], fastmath=("nsz",))
         best = ib.select(ib.fcmp_ordered(symbol, a, b), a, b)
         return ib.select(ib.fcmp_unordered("uno", a, a), a, best)
 

@@ -111,7 +111,7 @@ class Nvptx(Target):
 
     def __init__(self, launch: Launch, limits: Limits, first_site: int) -> None:
         super().__init__(TRIPLE)
-        self.parallel = self.prefetches = self.streams = False
+        self.parallel = self.prefetches = self.streams = self.extrema = False
         self.launch, self.first_site = launch, first_site
         self.extents = {axis.kind: axis.extent for axis in (*launch.blocks, *launch.threads)}
         self.shared = layout(launch.shared)

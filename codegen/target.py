@@ -26,7 +26,7 @@ class Target:
     elements whose masked loads and stores are instructions, 0 if none are; `dots` on how many lanes
     of i32 there is x86's dot product of four unsigned by four signed bytes; `parallel` whether
     parallel loops go to the thread pool, `prefetches` and `streams` whether cells can be brought
-    near, and stored past the caches.
+    near, and stored past the caches, `extrema` whether llvm.maximum is few instructions.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Target:
         self.masks = masks
         self.dots = dots
         self.parallel = True
-        self.prefetches = self.streams = True
+        self.prefetches = self.streams = self.extrema = True
 
     def pointer(self, scope: str) -> ir.PointerType:
         """The type of pointers to a buffer of that scope."""

@@ -91,6 +91,15 @@ def scalar_type(value: ir.Value) -> ir.Type:
     return value.type.element if is_vector(value) else value.type
 
 
+def suffix(typ: ir.Type) -> str:
+    """The name of a type in overloaded intrinsics."""
+    if isinstance(typ, ir.VectorType):
+        return f"v{typ.count}{suffix(typ.element)}"
+    if isinstance(typ, ir.IntType):
+        return f"i{typ.width}"
+    return {ir.HalfType: "f16", ir.FloatType: "f32", ir.DoubleType: "f64"}[type(typ)]
+
+
 def constant(scalar: ir.Type, value: int | float, lanes: int = 1) -> ir.Constant:
     """A constant, the same in all lanes."""
     one = ir.Constant(scalar, value)

@@ -24,6 +24,7 @@ from .flatten import flatten
 from .hoist import hoist
 from .registers import registers
 from .separate import separate
+from .shorten import shorten
 from .simplify import simplify
 from .strip import strip
 from .unroll import unroll
@@ -50,6 +51,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(barriers),
     _plain(hoist),
     _plain(anchor),
+    _plain(shorten),
     Pass("strip", strip),
     _plain(separate),
     Pass("unroll", unroll),

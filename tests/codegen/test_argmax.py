@@ -8,6 +8,8 @@ import diptych as dt
 import numpy as np
 import pytest
 from diptych.codegen.gpu import emulate_op
+from diptych.codegen.host import machine as host_machine
+from diptych.codegen.kernels import compile_op
 
 Array = np.ndarray[Any, Any]
 
@@ -165,3 +167,22 @@ def test_a_recurrence_computes_temporaries_in_its_loops(value: str) -> None:
     op = dt.op(f"f(x: [T, S]) -> s:\n {text}")
     x = np.random.default_rng(0).integers(-4, 5, (5, 3)).astype(np.float32)
     np.testing.assert_array_equal(op(x), dt.interpret(op, x))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("n", [1, 15, 64, 65, 130, 1000])
+def test_lanes_of_indices_are_as_many_as_of_data(name: str, n: int) -> None:
+    """Rows with ties, NaN and infinities, as the interpreter; a condition may leave nothing."""
+    rng = np.random.default_rng(n)
+    a = rng.integers(-3, 3, (40, n)).astype(np.float32)
+    a[1, n // 2], a[2] = np.nan, -np.inf if name == "argmax" else np.inf
+    keep = rng.random((40, n)) < 0.5
+    keep[3] = False
+    op = dt.op(f"I[r] = {name}(A[r,k], where=B[r,k])")
+    np.testing.assert_array_equal(op(a, keep), dt.interpret(op, a, keep))
+    plain = dt.op(f"I[r] = {name}(A[r,k])")
+    np.testing.assert_array_equal(plain(a), getattr(np, name)(a, 1))
+    if n == 1000:
+        compiled = compile_op(plain, [(dt.f32, a.shape)])
+        assert "short.lanes" in compiled.loop_ir
+        assert "vector(16)" in compiled.loop_ir or host_machine().vector_bytes < 64

@@ -249,6 +249,53 @@ def test_register_buffers_have_a_budget(body, message):
     assert str(caught.value) == message
 
 
+def test_shorten():
+    check(
+        "shorten",
+        """
+        for i in 0 .. 9:
+            at[i] = 9223372036854775807:i64
+            for k in 0 .. 50 vector:
+                at[i] min= where(x[k] == y[i], k, 9223372036854775807:i64)
+        for i in 0 .. 9:
+            for k in 0 .. 50 vector:
+                at[i] max= 2 * k
+        """,
+        """
+        for i in 0 .. 9:
+            at[i] = 9223372036854775807:i64
+            alloc at.short: register i32[1] align 64:
+                at.short[0] = 2147483647:i32
+                for k in 0 .. 50 vector:
+                    at.short[0] min= where(x[k] == y[i], i32(k), 2147483647:i32)
+                at[i] min= where(at.short[0] == 2147483647:i32, 9223372036854775807:i64, i64(at.short[0]))
+        for i in 0 .. 9:
+            alloc at.short1: register i32[1] align 64:
+                at.short1[0] = -2147483648:i32
+                for k in 0 .. 50 vector:
+                    at.short1[0] max= i32(2 * k)
+                at[i] max= where(at.short1[0] == -2147483648:i32, -9223372036854775808:i64, i64(at.short1[0]))
+        """,  # noqa: E501
+        params="x: param f32[50], y: param f32[9], at: param i64[9]",
+        again=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for k in 0 .. 50 vector:\n    at[0] min= where(z[k] == z[0], k, 5)",  # wide lanes anyway
+        "for k in 0 .. 50 vector:\n    at[0] min= 2147483600 * k",  # does not fit
+        "for k in 0 .. 50 vector:\n    at[0] sum= k",
+        "for k in 0 .. 50:\n    at[0] min= k",
+        "for k in 0 .. 50 vector:\n    at[k] min= k",  # a cell each
+        "for k in 0 .. 50 vector:\n    at[0] min= where(x[k] == 0.0:f32, i64(x[k]), k)",
+    ],
+)
+def test_what_is_not_shortened(body):
+    check("shorten", body, body, "x: param f32[50], z: param f64[50], at: param i64[50]")
+
+
 def test_accumulate():
     check(
         "accumulate",
