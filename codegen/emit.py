@@ -31,6 +31,7 @@ from ..sched.loop.nest import PARALLEL
 from . import (
     emit_dot,
     emit_index,
+    emit_matrix,
     emit_memory,
     emit_parallel,
     emit_prefetch,
@@ -68,6 +69,7 @@ def emit(function: Function, target: Target, *, noalias: bool = True) -> Emitted
     unit = Unit(module, target, noalias, layout)
     unit.streams = emit_stream.streams(function, target)
     unit.distinguish(neighbours(function))
+    unit.matrices = emit_matrix.places(function, target)
     f = Frame(unit, target.declare(module, function))
     target.open(f, function)
     statement(f, function.body)
@@ -79,6 +81,9 @@ def emit(function: Function, target: Target, *, noalias: bool = True) -> Emitted
 
 def statement(f: Frame, stmt: Stmt) -> None:
     """Emits one statement at the builder's position."""
+    if stmt in f.unit.matrices and not f.configured:
+        emit_matrix.configured(f, lambda: statement(f, stmt))
+        return
     match stmt:
         case Block(stmts):
             for part in stmts:
@@ -118,6 +123,9 @@ def evaluate(f: Frame, expr: Expr) -> Value:
 
 
 def _for(f: Frame, loop: For) -> None:
+    if loop.kind == "matrix":
+        emit_matrix.square(f, loop)
+        return
     with f.fresh_memo():  # one memo, so that hi - lo can be seen to be constant
         lo, hi = value(f, loop.lo), value(f, loop.hi)
     if loop.kind == "vector" and loop.lanes > 1:

@@ -1,7 +1,8 @@
-"""Dot loops: four products of unsigned by signed bytes are added to every lane at once.
+"""Dot loops: products of four unsigned by signed bytes, or of two by two bf16, are added to every
+lane at once.
 
-The four bytes of a lane are one word. Where they are neighbours in memory it is loaded as one;
-else it is put together from the bytes.
+The bytes, or bf16, of a lane are one word. Where they are neighbours in memory it is loaded as one;
+else it is put together from them.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ from collections.abc import Callable
 
 import llvmlite.ir as ir
 
-from ..algo.dtypes import i8, i64, u8
+from ..algo.dtypes import bf16, i8, i64, u8
 from ..algo.tensor_expr.affine import linear
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, indices_of
 from ..algo.tensor_expr.types import dtype_of
 from ..lower.ir import For, Update
-from ..sched.loop.dot import DEPTH, factors
+from ..sched.loop.dot import factors, words
 from . import emit_index, emit_memory
 from .emit_address import is_vector_offset, offset_of
 from .emit_expr import value
 from .frame import Frame
-from .values import I32, I64, Value, constant, is_vector, like
+from .values import F32, I32, I64, Value, constant, is_vector, like
 
 
 def dot(f: Frame, loop: For, lo: Value, hi: Value, serial: Callable[[], None]) -> None:
-    """The loop by one instruction where it has all four iterations, else by `serial`.
+    """The loop by one instruction where it has all iterations of a word, else by `serial`.
 
-    A loop of another form than the instruction's (what it adds to is no run of i32, or its factors
-    have one sign) is an ordinary one.
+    A loop of another form than the instruction's (what it adds to is no run of i32 or f32, or its
+    factors are bytes of one sign) is an ordinary one.
     """
     found = _operands(f, loop)
     count = emit_index.difference(f, hi, lo)
-    if found is None or count.constant not in (None, DEPTH):
+    if found is None or count.constant not in (None, found[3]):
         serial()
         return
-    update, unsigned, signed = found
+    update, unsigned, signed, length = found
 
     def at_once() -> None:
         with f.fresh_memo():
@@ -46,19 +47,19 @@ def dot(f: Frame, loop: For, lo: Value, hi: Value, serial: Callable[[], None]) -
             new = _instruction(f, f.vector(old), *words)
             emit_memory.store(f, update.buffer, at, Value(old.dtype, new))
 
-    if count.constant == DEPTH:
+    if count.constant == length:
         at_once()
     else:
-        full = f.ib.icmp_signed("==", f.scalar(count), I64(DEPTH))
+        full = f.ib.icmp_signed("==", f.scalar(count), I64(length))
         f.if_else(full, at_once, serial)
 
 
-def _operands(f: Frame, loop: For) -> tuple[Update, Expr, Expr] | None:
-    """The update of a dot loop, and its unsigned and its signed factor."""
+def _operands(f: Frame, loop: For) -> tuple[Update, Expr, Expr, int] | None:
+    """The update of a dot loop, its factors, the unsigned byte first, and the length of a word."""
     update = loop.body
     if not isinstance(update, Update) or update.reducer != "sum" or update.atomic:
         return None
-    if f.lanes not in f.target.dots or any(loop.var in indices_of(i) for i in update.index):
+    if any(loop.var in indices_of(i) for i in update.index):
         return None
     types = {name: storage.buffer.dtype for name, storage in f.buffers.items()}
     found = factors(update.value, types)
@@ -67,16 +68,37 @@ def _operands(f: Frame, loop: For) -> tuple[Update, Expr, Expr] | None:
         offset = offset_of(f, f.buffers[update.buffer], at)
     if found is None or offset.step != 1 or is_vector_offset(offset):
         return None
-    signs = tuple(dtype_of(factor, types) for factor in found)
-    if signs == (u8, i8):
-        return update, found[0], found[1]
-    return (update, found[1], found[0]) if signs == (i8, u8) else None
+    kinds = tuple(dtype_of(factor, types) for factor in found)
+    if kinds == (i8, u8):
+        found = found[::-1]
+    elif kinds not in ((u8, i8), (bf16, bf16)):
+        return None
+    lanes = f.target.halves if kinds[0] is bf16 else f.target.dots
+    return (update, *found, words(kinds[0])) if f.lanes in lanes else None
 
 
-def _instruction(f: Frame, total: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
-    words = ir.VectorType(I32, f.lanes)
-    name = f"llvm.x86.avx512.vpdpbusd.{32 * f.lanes}"
-    return f.ib.call(f.unit.intrinsic(name, words, [words] * 3), [total, unsigned, signed])
+class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
+    """LLVM's bfloat, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def _instruction(f: Frame, total: ir.Value, one: ir.Value, two: ir.Value) -> ir.Value:
+    bits = 32 * f.lanes
+    if total.type.element == F32:
+        halves = ir.VectorType(_BFloat(), 2 * f.lanes)
+        name, kinds = f"llvm.x86.avx512bf16.dpbf16ps.{bits}", [total.type, halves, halves]
+        one, two = (f.ib.bitcast(word, halves) for word in (one, two))
+    else:
+        name, kinds = f"llvm.x86.avx512.vpdpbusd.{bits}", [total.type] * 3
+    return f.ib.call(f.unit.intrinsic(name, total.type, kinds), [total, one, two])
 
 
 def _in_lanes(f: Frame, word: ir.Value) -> ir.Value:
@@ -84,9 +106,9 @@ def _in_lanes(f: Frame, word: ir.Value) -> ir.Value:
 
 
 def _word(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
-    """The four values of a byte, the first lowest: one word, or one a lane where lanes differ."""
+    """The values of a word, the first lowest: one word, or one a lane where lanes differ."""
     match expr:
-        case Const(number):
+        case Const(number, dtype) if dtype is not bf16:
             return constant(I32, _signed(int(number) % 256 * 0x01010101), f.lanes)
         case Cast(_, arg) if _is_byte(f, arg):
             return _word(f, arg, var, lo)
@@ -96,21 +118,33 @@ def _word(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
         case Access(buffer, indices) if _are_neighbours(f, buffer, indices, var):
             with f.fresh_memo(), f.bound(var, lo):
                 return emit_memory.load_words(f, buffer, tuple(value(f, i) for i in indices))
-    return _from_bytes(f, expr, var, lo)
+    return _put_together(f, expr, var, lo)
 
 
-def _from_bytes(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
+def _put_together(f: Frame, expr: Expr, var: str, lo: Value) -> ir.Value:
+    types = {name: storage.buffer.dtype for name, storage in f.buffers.items()}
+    length = words(dtype_of(expr, types))
     parts = []
-    for n in range(DEPTH):
+    for n in range(length):
         here = Value(i64, lo.llvm, lo.bias + n)
         with f.fresh_memo(), f.bound(var, here):
             parts.append(f.vector(value(f, expr)))
+    if length == 2:
+        return _from_halves(f, *parts)
     low, high = (_joined(f, parts[n], parts[n + 1]) for n in (0, 2))
     count = f.lanes
     order = [start + part for n in range(count) for start in (n, 2 * count + n)
              for part in (0, count)]  # fmt: skip
-    mask = ir.Constant(ir.VectorType(I32, DEPTH * count), [I32(at) for at in order])
+    mask = ir.Constant(ir.VectorType(I32, length * count), [I32(at) for at in order])
     return f.ib.bitcast(f.ib.shuffle_vector(low, high, mask), ir.VectorType(I32, count))
+
+
+def _from_halves(f: Frame, first: ir.Value, second: ir.Value) -> ir.Value:
+    """The word of two bf16, which are held as f32."""
+    whole = ir.VectorType(I32, f.lanes)
+    low, high = (f.ib.bitcast(part, whole) for part in (first, second))
+    kept = f.ib.and_(high, like(high, _signed(0xFFFF0000)))
+    return f.ib.or_(f.ib.lshr(low, like(low, 16)), kept)
 
 
 def _joined(f: Frame, one: ir.Value, two: ir.Value) -> ir.Value:

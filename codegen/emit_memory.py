@@ -77,7 +77,8 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
 
 
 def load_words(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
-    """The four bytes from buffer[indices] on, as one i32, in every active lane if they differ."""
+    """The bytes or bf16 of a word from buffer[indices] on, as one i32, in every active lane if
+    they differ."""
     storage, n = f.buffers[name], f.lanes
     offset = offset_of(f, storage, indices)
     words = ir.VectorType(I32, n)
@@ -85,7 +86,7 @@ def load_words(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
         where = readable(f, pointer_to(f, storage, offset))
         align = alignment(storage, offset)
         return _tag(f, storage, f.ib.load(where, typ=I32, align=align))
-    if offset.step != 4 or is_vector_offset(offset):
+    if offset.step * storage.buffer.dtype.itemsize != 4 or is_vector_offset(offset):
         return _gather(f, storage, offset, words)
     first = pointer_to(f, storage, offset)
     align = alignment(storage, offset)

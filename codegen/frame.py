@@ -11,7 +11,7 @@ import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
 from ..algo.tensor_expr.expr import Expr
-from ..lower.ir import Buffer
+from ..lower.ir import Buffer, Stmt
 from .target import Target
 from .values import (
     I1,
@@ -71,6 +71,7 @@ class Unit:
     scopes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     parallel: bool = False
     streams: bool = False
+    matrices: frozenset[Stmt] = frozenset()
 
     def intrinsic(self, name: str, result: ir.Type, args: list[ir.Type]) -> ir.Function:
         """A declaration, made once."""
@@ -92,8 +93,9 @@ class Unit:
 class Frame:
     """Emission of one LLVM function. `lanes` and `mask` are those of the vector loop around.
 
-    `heap` is where this function's part of the workspace starts and `status` the cell for a
-    failed check; `pool` is None inside a parallel loop, where another runs serially.
+    `tiles` are the registers of the matrix unit that buffers live in, `configured` says that they
+    may be used. `heap` is where this function's part of the workspace starts and `status` the cell
+    for a failed check; `pool` is None inside a parallel loop, where another runs serially.
     """
 
     def __init__(self, unit: Unit, fn: ir.Function) -> None:
@@ -111,6 +113,8 @@ class Frame:
         self.mask: Mask | None = None
         self.flags: tuple[str, ...] = ()
         self.memo: dict[Expr, Value] = {}
+        self.tiles: dict[str, int] = {}
+        self.configured = False
         self._nowhere: ir.Value | None = None
 
     def close(self) -> None:
@@ -131,6 +135,8 @@ class Frame:
     @contextmanager
     def allocated(self, buffers: Iterable[Buffer]) -> Iterator[None]:
         """Within: the buffers live, one copy a lane inside a vector loop."""
+        tiles = [buffer.name for buffer in buffers if buffer.scope == "tile"]
+        self.tiles.update((name, n) for n, name in enumerate(tiles))
         own = {buffer.name: self._storage(buffer) for buffer in buffers}
         self.buffers.update(own)
         try:
@@ -138,8 +144,12 @@ class Frame:
         finally:
             for name in own:
                 del self.buffers[name]
+            for name in tiles:
+                del self.tiles[name]
 
     def _storage(self, buffer: Buffer) -> Storage:
+        if buffer.scope == "tile":
+            return Storage(buffer, ir.PointerType()(None))
         if self.target.in_workspace(buffer, size_in_bytes(buffer, self.lanes)):
             offset = I64(self.unit.workspace.offsets[self.pool is None][buffer.name])
             pointer = self.ib.gep(self.heap, [offset], inbounds=True, source_etype=I8)

@@ -8,8 +8,8 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ..sched.loop.machine import Machine
-from . import pool
-from .jit import dot_lanes, host_features
+from . import matrix_unit, pool
+from .jit import dot_lanes, half_lanes, host_features
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -32,8 +32,17 @@ def machine() -> Machine:
         l2=sizes.get(2, plain.l2),
         l3=sizes.get(3, sizes.get(2, plain.l3)),
         threads=pool.threads(),
-        dots=bool(dot_lanes(host_features())),
+        dots=_dots(),
+        matrices=matrix_unit.permitted(),
     )
+
+
+@cache
+def _dots() -> tuple[int, ...]:
+    """The lengths of the dot products that this machine has."""
+    features = host_features()
+    lanes = {2: half_lanes(features), 4: dot_lanes(features)}
+    return tuple(length for length, found in lanes.items() if found)
 
 
 @cache

@@ -15,6 +15,7 @@ from .jit import (
     LOCK,
     Loaded,
     dot_lanes,
+    half_lanes,
     host_features,
     object_code,
     optimize,
@@ -41,6 +42,7 @@ def target_of(triple: str, features: Mapping[str, bool]) -> Target:
         avx512=all(features.get(f"avx512{part}", False) for part in ("f", "vl", "dq", "bw")),
         masks=_masks(features),
         dots=dot_lanes(features),
+        halves=half_lanes(features),
     )
 
 

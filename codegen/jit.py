@@ -33,6 +33,11 @@ def dot_lanes(features: Mapping[str, bool]) -> tuple[int, ...]:
     return (4, 8) if features.get("avxvnni") else ()
 
 
+def half_lanes(features: Mapping[str, bool]) -> tuple[int, ...]:
+    """The lanes of f32 for which a machine with these extensions has the dot product of bf16."""
+    return (4, 8, 16) if features.get("avx512bf16") and features.get("avx512vl") else ()
+
+
 def triple() -> str:
     """This machine's name in LLVM's words."""
     name: str = llvm.get_process_triple()

@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from . import jit
+from . import jit, matrix_unit
 from .cache import compiler, default_cache
 
 
@@ -26,8 +26,9 @@ def object_key(*parts: Any) -> str:
 
 
 @cache
-def _processor() -> tuple[str, str]:
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+def _processor() -> tuple[str, str, bool]:
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_host_cpu_name(), features, matrix_unit.permitted()
 
 
 def kept_object(name: str, text: Callable[[], str], *parts: Any) -> bytes:

@@ -28,12 +28,12 @@ class Stmt:
 
 @node
 class Buffer:
-    """`scope` is param, heap, stack, register, shared or local; strides count elements.
+    """`scope` is param, heap, stack, register, shared, local or tile; strides count elements.
 
     A register buffer is one that passes have promised to index by constants only, plus, on one
     axis, the variable of a vector loop whose `lo` is constant: an axis of stride 1, or in reads
     any, which are columns then. All lanes lie inside the buffer, those masked off included, so a
-    masked access may touch them. `align` is the
+    masked access may touch them. A tile is a register of the matrix unit. `align` is the
     alignment in bytes that the address of element 0 has for certain. Strides that are no multiples
     of the element's size, as of a field of packed records, count bytes instead: `bytewise`.
     Stores to a `stream` buffer go past the caches.
@@ -67,9 +67,10 @@ class For(Stmt):
     `kind`: serial; parallel (iterations in any order, on any thread, a share
     for each; dynamic: the next ones to whoever is free); unroll (a pass removes it);
     vector (iterations lo .. hi-1 at once in `lanes` lanes, a power of two that the target has;
-    lanes from hi on are masked off); dot (four products of bytes, which may be added in any order,
-    by one instruction); or a GPU axis, block.x to thread.z. `separate` asks for a version of the
-    code around with only full turns of a loop whose bound varies.
+    lanes from hi on are masked off); dot (products of the bytes or bf16 of a word, which may be
+    added in any order, by one instruction); matrix (nested ones make a block of a product of
+    matrices, which a pass cuts into instructions); or a GPU axis, block.x to thread.z. `separate`
+    asks for a version of the code around with only full turns of a loop whose bound varies.
     """
 
     var: str
@@ -162,7 +163,7 @@ class Function:
 
 
 T = TypeVar("T", Buffer, For)
-KINDS = ("serial", *PARALLEL, "unroll", "vector", "dot")
+KINDS = ("serial", *PARALLEL, "unroll", "vector", "dot", "matrix")
 AXES = tuple(f"{level}.{axis}" for level in ("block", "thread") for axis in "xyz")
 
 

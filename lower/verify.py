@@ -33,7 +33,7 @@ from .ir import (
 from .ir_print import print_expr, print_stmt
 
 INNER = ("serial", "unroll", "dot")
-SCOPES = ("heap", "stack", "register", "shared", "local")
+SCOPES = ("heap", "stack", "register", "shared", "local", "tile")
 
 
 def verify(function: Function, final: bool = False) -> None:

@@ -22,6 +22,7 @@ from .barriers import barriers
 from .dots import dots
 from .flatten import flatten
 from .hoist import hoist
+from .matrices import matrices
 from .registers import registers
 from .separate import separate
 from .shorten import shorten
@@ -52,6 +53,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(hoist),
     _plain(anchor),
     _plain(shorten),
+    Pass("matrices", matrices),
     Pass("strip", strip),
     _plain(separate),
     Pass("unroll", unroll),

@@ -53,8 +53,8 @@ def _stmt(stmt: Stmt, machine: Machine, looped: bool) -> Stmt:
     match stmt:
         case Alloc(buffers, body):
             launched = any(isinstance(item, For) and item.kind in AXES for item in walk(body))
-            if stmt.scope == "shared" or (machine.grid and launched):
-                # It lies between threads, or between launches in global memory.
+            if stmt.scope in ("shared", "tile") or (machine.grid and launched):
+                # It is where it must be: between threads, launches or in the matrix unit.
                 return Alloc(buffers, _stmt(body, machine, looped))
             reaches = {buffer.name: _Reach(buffer) for buffer in buffers}
             _collect(body, reaches, {})

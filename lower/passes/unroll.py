@@ -73,7 +73,7 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine)
         case For(var=var, body=body, kind=kind):
             body = _stmt(body, {**known, var: values_of(stmt, known)}, registers, machine)
             loop = with_(stmt, body=body)
-            if kind == "dot" and not machine.dots:
+            if kind == "dot" and most_iterations(loop, known) not in machine.dots:
                 return _copies(loop, known)
             if kind in ("serial", "dot"):
                 register = _indexed(loop, registers)

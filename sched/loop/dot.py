@@ -1,27 +1,44 @@
-"""What the loop of a dot product of bytes computes, in a schedule and in loop IR alike."""
+"""What the loops of dot products of narrow numbers compute, in a schedule and in loop IR alike.
+
+Machines multiply elements of 8 or 16 bits in pairs or fours, those of one word of 32 bits, and add
+the products up in 32 bits: bytes in i32, bf16 in f32.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...algo.dtypes import DType, i32
+from ...algo.dtypes import DType, bf16, f32, i32
 from ...algo.tensor_expr.expr import Call, Cast, Const, Expr
 from ...algo.tensor_expr.types import dtype_of
 
-DEPTH = 4
-"""Products that one instruction adds to a lane."""
+Types = Mapping[str, DType]
 
 
-def factors(value: Expr, types: Mapping[str, DType]) -> tuple[Expr, Expr] | None:
-    """The two factors, of i8 or u8, of a product that is taken in i32; None for other values."""
+def words(dtype: DType) -> int:
+    """Elements of a word: 4 bytes, or 2 of bf16."""
+    return 32 // dtype.bits
+
+
+def factors(value: Expr, types: Types) -> tuple[Expr, Expr] | None:
+    """The two factors of a product: bytes (i8 or u8) multiplied in i32, or bf16 multiplied in f32.
+
+    None for other values.
+    """
     match value:
-        case Call("mul", (one, two)) if dtype_of(value, types) is i32:
-            a, b = _byte(one, types), _byte(two, types)
+        case Call("mul", (one, two)):
+            total = dtype_of(value, types)
+            narrow = _byte if total is i32 else _bf16 if total is f32 else _none
+            a, b = narrow(one, types), narrow(two, types)
             return None if a is None or b is None else (a, b)
     return None
 
 
-def _byte(expr: Expr, types: Mapping[str, DType]) -> Expr | None:
+def _none(expr: Expr, types: Types) -> None:
+    return None
+
+
+def _byte(expr: Expr, types: Types) -> Expr | None:
     """What was cast, by way of types that hold all its values, if it is a byte or a number for
     one where a condition fails."""
     while isinstance(expr, Cast):
@@ -41,3 +58,14 @@ def _byte(expr: Expr, types: Mapping[str, DType]) -> Expr | None:
             return Call("where", (cond, byte, Const(number, dtype))) if fits else None
     dtype = dtype_of(expr, types)
     return expr if dtype.kind in "iu" and dtype.bits == 8 else None
+
+
+def _bf16(expr: Expr, types: Types) -> Expr | None:
+    """The number that was widened, or 0 where a condition fails."""
+    match expr:
+        case Cast(dtype, arg) if dtype is f32 and dtype_of(arg, types) is bf16:
+            return arg
+        case Call("where", (cond, then, Const(number))) if number == 0:
+            found = _bf16(then, types)
+            return None if found is None else Call("where", (cond, found, Const(number, bf16)))
+    return None

@@ -11,8 +11,9 @@ class Machine:
 
     `vector_bytes` is the width of a vector register, `registers` how many there are; `l1`, `l2`
     and `l3` are bytes of data cache for a core (l3 shared); `threads` run at once. `grid` says
-    that this is one thread of a GPU's grid, `dots` that an instruction adds four products of an
-    unsigned by a signed byte to each lane of i32 (x86's VNNI).
+    that this is one thread of a GPU's grid. `dots` are the lengths of the dot products that an
+    instruction adds to each lane: 4 of unsigned by signed bytes to i32 (x86's VNNI), 2 of bf16 to
+    f32. `matrices` says that there are products of matrices of both (x86's AMX).
     """
 
     vector_bytes: int = 32
@@ -22,7 +23,8 @@ class Machine:
     l3: int = 8 << 20
     threads: int = 1
     grid: bool = False
-    dots: bool = False
+    dots: tuple[int, ...] = ()
+    matrices: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register."""

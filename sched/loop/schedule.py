@@ -145,9 +145,10 @@ class Schedule:
         """Runs a loop on a GPU axis, block.x to thread.z. See `Bind`."""
         return self.then(Bind(loop, axis))
 
-    def tensorize(self, loop: str, intrinsic: str = "dot4") -> Schedule:
-        """Runs an innermost loop of four as a dot product of bytes. See `Tensorize`."""
-        return self.then(Tensorize(loop, intrinsic))
+    def tensorize(self, *loops: str) -> Schedule:
+        """Runs an innermost loop as a dot product, or three as products of matrices, of bytes or
+        bf16. See `Tensorize`."""
+        return self.then(Tensorize(loops))
 
     def compute_at(self, stage: str, loop: str) -> Schedule:
         """Computes what an iteration needs of a temporary just there. See `ComputeAt`."""

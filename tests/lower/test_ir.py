@@ -122,7 +122,7 @@ def test_verifier_refuses():
         "loop IR: buffer x is bound within its own scope, in"
     )
     assert refused(alloc.format("r: cloud f32[4]")) == (
-        "loop IR: buffer r has scope cloud, not heap/stack/register/shared/local, in"
+        "loop IR: buffer r has scope cloud, not heap/stack/register/shared/local/tile, in"
     )
     assert refused(alloc.format("r: register f32[4]"), final=True) == (
         "loop IR: register buffer access r[i] is not constant, in"
