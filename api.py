@@ -47,6 +47,38 @@ def _gradient(self: Op, wrt: str | tuple[str, ...]) -> Op:
     return carried(self, adjoint(self, wrt))
 
 
+def _defvjp(self: Op, rule: Any) -> Op:
+    """Gives the operator a rule for its gradients, and returns it; also a decorator.
+
+    The rule is an operator: a function as for `dt.op`, a text, or an `Op`. Of `f(A, B) -> C` it
+    takes what it reads of A, B and C, by these names, and `dC`, the cotangent of C, of C's shape
+    and type; it returns `dA` and `dB`, or some of them, of the shapes and types of A and B. (Where
+    a tensor has the name `dC` itself, the cotangent is `dC_1`.) All derivatives follow from it:
+    `gradient`, `vjp`, `grad`, programs, `dt.torch`, and, transposed, forward mode. Those of higher
+    order differentiate the rule. A rule that is given again replaces the one before.
+
+    Raises `GradientError` where names, shapes or types do not fit, or where a program was traced
+    that uses the operator, and would not know of the rule.
+    """
+    from .autodiff.rules import defvjp
+
+    return defvjp(self, rule)
+
+
+def _defjvp(self: Op, rule: Any) -> Op:
+    """Gives the operator a rule for its tangents, and returns it; also a decorator.
+
+    The rule is an operator, as for `defvjp`. It takes what it reads of parameters and results, and
+    `dA`, the tangents of those parameters A that may move, and returns `dC` for every result C,
+    linear in the tangents. Without a vjp rule gradients are its transpose.
+
+    Raises `GradientError` as `defvjp` does, and where the rule is not linear.
+    """
+    from .autodiff.rules import defjvp
+
+    return defjvp(self, rule)
+
+
 def _graph_schedule(self: Program) -> GraphSchedule:
     """A schedule of the program without primitives."""
     from .sched.graph.schedule import GraphSchedule
@@ -154,6 +186,8 @@ def bind() -> None:
             "schedule": _schedule,
             "with_schedule": calls.with_schedule,
             "gradient": _gradient,
+            "defvjp": _defvjp,
+            "defjvp": _defjvp,
             "source": _source,
             "explain": _explain,
         },

@@ -40,8 +40,14 @@ def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, .
     if not isinstance(function, Op):
         return _vjp_of_program(as_program(function, "vjp"), primals)
     arrays = arguments(function, primals)
+    return _vjp_of_op(function, arrays, _floats(function, arrays))
+
+
+def _vjp_of_op(
+    function: Op, arrays: Sequence[Array], wrt: tuple[str, ...]
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """`vjp` by some parameters; the others get None."""
     function = settled_on(function, arrays)
-    wrt = _floats(function, arrays)
     back = carried(function, adjoint(function, wrt, saved=function.returns))
     results = function(*arrays)
     given = dict(zip((p.name for p in function.params), arrays, strict=True))
@@ -116,7 +122,13 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
     def call(*arrays: Any) -> Any:
         if has_values(arrays, {}):
             return _value_and_grad_of_program(as_program(function, "grad"), picks, single)(*arrays)
-        value, pull = vjp(function, *arrays)
+        given = arguments(function, arrays)
+        floats = _floats(function, given)
+        wrt = tuple(dict.fromkeys(function.params[n].name for n in picks))
+        for name in wrt:
+            if name not in floats:
+                raise GradientError(f"grad of {function.name} by {name}: it is an integer")
+        value, pull = _vjp_of_op(function, given, wrt)
         if isinstance(value, tuple) or value.shape != ():
             shape = "several results" if isinstance(value, tuple) else f"shape {value.shape}"
             raise GradientError(
@@ -128,11 +140,6 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
                 f"{from_numpy(value.dtype)} came"
             )
         found = pull(np.ones((), value.dtype))
-        for n in picks:
-            if found[n] is None:
-                raise GradientError(
-                    f"grad of {function.name} by {function.params[n].name}: it is an integer"
-                )
         return value, found[picks[0]] if single else tuple(found[n] for n in picks)
 
     return call

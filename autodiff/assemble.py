@@ -7,21 +7,22 @@ from dataclasses import replace
 
 from ..algo.dtypes import DType, TensorType
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.components import components
 from ..algo.tensor_expr.expr import (
     Access,
     Const,
     Expr,
     Reduce,
     Size,
+    accesses,
     sizes_of,
     substitute,
     transform,
     walk,
 )  # fmt: skip
-from ..algo.tensor_expr.op import Checked, Equation, Op, Param
+from ..algo.tensor_expr.op import Checked, Equation, Op, Param, Rule
 from ..algo.tensor_expr.simplify import simplify
 from ..algo.tensor_expr.types import infer
+from .blocks import Applied
 from .cotangent import Cotangent
 from .elide import elide
 from .gather import own
@@ -29,6 +30,7 @@ from .naming import named, rename_indices
 from .statements import Normal, is_recurrence, reads
 from .tidy import (
     closure,
+    in_order,
     mapped,
     needed,
     rereading,
@@ -48,11 +50,13 @@ def assemble(
     results: Sequence[Cotangent],
     ties: Mapping[str, Sequence[Equation]],
     saved: Sequence[str],
+    applied: Mapping[str, Applied],
 ) -> Op:
     """The gradient operator: `found` are the cotangents of tensors in an order in which each reads
     earlier ones only (a recurrence and the temporaries that are part of it excepted), `results`
     those of parameters, `ties` further equations that read what the forward computation defines,
-    by the tensor after which they come, `saved` what is given instead of being computed again.
+    by the tensor after which they come, `saved` what is given instead of being computed again,
+    `applied` what rules compute, by the tensor after whose cotangent it comes.
     """
     checked = check(op)
     given = {c.name: c.seed.tensor for c in found if c.is_given and c.seed is not None}
@@ -61,23 +65,43 @@ def assemble(
     every = [*made, *results]
     returns = [c.name for c in results]
     extents = {c.name: c.shape for c in every}
+    for part in applied.values():
+        extents.update(part.shapes)
+    sources: list[Cotangent | Applied] = []
+    for c in found:
+        sources += [] if c.is_given else [c]
+        sources += [applied[c.tensor]] if c.tensor in applied else []
     floats = {c.name for c in every} | set(seeds.values())
     backward = [
         rereading(mapped(eq, lambda e: simplify(e, floats)), given)
-        for c in every
+        for c in (*sources, *results)
         for eq in map(single, c.equations())
     ]
-    backward = needed(reusing(without_copies(backward, returns, extents)), returns)
-    equations = [*_in_order(_forward(normal, backward, ties, saved)), *backward]
+    new = [rule for part in applied.values() for rule in part.rules]
+    kept = {name for rule in new for name in rule.names}
+    backward = reusing(without_copies(backward, returns, extents, kept))
+    backward = needed(backward, {*returns, *kept})
+    equations = [*in_order(_forward(op, normal, backward, ties, saved)), *backward]
+    rules = (*_kept_rules(op, equations), *new)
+    kept = {name for rule in rules for name in rule.names}
     counts = {eq.tensor: tensor for tensor, eqs in ties.items() for eq in eqs}
     shapes = _shapes(op, checked, seeds, every, equations, saved, counts)
+    for eq in backward:  # of what a rule scatters
+        if eq.tensor in extents and any(map(accesses, eq.lhs)):
+            shapes.setdefault(eq.tensor, extents[eq.tensor])
     params = _params(op, checked, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
-    equations = [mapped(eq, signed) for eq in without_duplicates(equations, returns)]
+    equations = [mapped(eq, signed) for eq in without_duplicates(equations, {*returns, *kept})]
     name = "_".join((op.name, *returns))
-    return elide(Op(name, params, tuple(equations), tuple(returns), shapes))
+    return elide(Op(name, params, tuple(equations), tuple(returns), shapes, rules=rules))
+
+
+def _kept_rules(op: Op, equations: Sequence[Equation]) -> list[Rule]:
+    """The rules of what is computed again."""
+    defined = {eq.tensor for eq in equations}
+    return [r for r in op.rules if defined & set(r.names[len(r.params) :])]
 
 
 def _untangle(cotangents: Sequence[Cotangent], normal: Normal) -> None:
@@ -140,6 +164,7 @@ def _accesses(expr: Expr) -> list[Access]:
 
 
 def _forward(
+    op: Op,
     normal: Normal,
     backward: Sequence[Equation],
     ties: Mapping[str, Sequence[Equation]],
@@ -164,6 +189,9 @@ def _forward(
         return plain[name] if name in plain else split.get(name, [])
 
     wanted = closure({a.tensor for eq in backward for a in reads(eq)}, equations_of)
+    for rule in op.rules:  # what is computed again has its rule again, which reads all its results
+        if wanted & {*rule.names[len(rule.params) :]} - {*saved}:
+            wanted |= closure(rule.names, equations_of)
     out: list[Equation] = []
     for tensor, equations in plain.items():
         own_parts = [t for t, owner in normal.temporaries.items() if owner == tensor]
@@ -177,15 +205,6 @@ def _forward(
         after = [eq for t in (*own_parts, tensor) for eq in ties.get(t, ())]
         out += [eq for eq in after if eq.tensor in wanted]
     return out
-
-
-def _in_order(equations: Sequence[Equation]) -> list[Equation]:
-    """Each tensor after those that it reads: what is saved may have opened a cycle of tensors."""
-    needs: dict[str, set[str]] = {}
-    for eq in equations:
-        needs.setdefault(eq.tensor, set()).update(a.tensor for a in reads(eq))
-    parts = components(list(needs), needs)
-    return [eq for part in parts for eq in equations if eq.tensor in part]
 
 
 def _params(

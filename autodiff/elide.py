@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..algo.errors import Error
 from ..algo.tensor_expr.check import check
@@ -19,13 +20,8 @@ def elide(op: Op) -> Op:
     then checked.
     """
     explicit = check(op)
-    shorter = Op(
-        op.name,
-        op.params,
-        tuple(_equation(eq, explicit.shapes) for eq in op.equations),
-        op.returns,
-        op.shapes,
-    )
+    equations = tuple(_equation(eq, explicit.shapes) for eq in op.equations)
+    shorter = replace(op, equations=equations, _memo={})
     try:
         inferred = check(shorter)
     except Error:

@@ -8,9 +8,14 @@ goes the other way round.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..algo.errors import GradientError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op, Param
 from .assemble import annotation
+from .blocks import reads_value
 from .naming import named
 from .reverse import adjoint
 from .statements import fresh_name
@@ -30,6 +35,7 @@ def tangent(op: Op, wrt: tuple[str, ...] | str) -> Op:
 
 
 def _tangent(op: Op, names: tuple[str, ...]) -> Op:
+    op = by_jvp(op)
     shapes = check(op).shapes
     back = adjoint(op, names)
     seeds = back.params[len(back.params) - len(op.returns) :]
@@ -41,8 +47,10 @@ def _tangent(op: Op, names: tuple[str, ...]) -> Op:
     ]
     formulas = {p.name: shapes[p.name] for p in primal if p.type.dims is None}
     extents = {**formulas, **back.shapes}
-    whole = Op(back.name, (*primal, *seeds), back.equations, back.returns, extents)
+    whole = replace(back, params=(*primal, *seeds), shapes=extents, _memo={})
     forth = adjoint(whole, tuple(seed.name for seed in seeds))
+    if op.rules:
+        _refuse_nonlinear(op, forth, [seed.name for seed in seeds])
     # Linear in the seeds, it reads of one at most the type, which the result has too.
     new = {seed.name: name for seed, name in zip(seeds, op.returns, strict=True)}
     defined = {eq.tensor for eq in forth.equations}
@@ -64,4 +72,21 @@ def _tangent(op: Op, names: tuple[str, ...]) -> Op:
         tuple(named(renamed(eq, new), (), new.values()) for eq in forth.equations),
         tuple(new.get(name, name) for name in forth.returns),
         {new.get(name, name): shape for name, shape in forth.shapes.items()},
+        rules=tuple(rule.called(new) for rule in forth.rules),
     )
+
+
+def by_jvp(op: Op) -> Op:
+    """The operator without those rules of which there is one for forward mode."""
+    rules = tuple(replace(rule, vjp=None) if rule.jvp else rule for rule in op.rules)
+    return op if rules == op.rules else replace(op, rules=rules, _memo={})
+
+
+def _refuse_nonlinear(op: Op, forth: Op, seeds: Sequence[str]) -> None:
+    """A rule need not be linear in the cotangents, but then it has no transpose."""
+    read = [name for name in seeds if reads_value(forth, name)]
+    if read:
+        raise GradientError(
+            f"tangent of {op.name}: its vjp rule is not linear in {read[0]}, so that it says "
+            "nothing of forward mode; give a jvp rule too"
+        )

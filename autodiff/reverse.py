@@ -29,10 +29,12 @@ from ..algo.tensor_expr.located import located
 from ..algo.tensor_expr.op import Checked, Equation, Op
 from ..algo.tensor_expr.reducers import EXTREMES
 from .assemble import assemble, known_types
+from .blocks import Applied, Block, hidden
 from .cotangent import NOTHING, Cotangent, one
 from .derivatives import Guarded, pullback
-from .gather import Scatter, contributions, own
-from .statements import Normal, Statement, companion, fresh_name, normal
+from .gather import Scatter, Term, contributions, own
+from .statements import Normal, Statement, companion, fresh_name, normal, ordered
+from .tidy import in_order
 
 
 def adjoint(op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = ()) -> Op:
@@ -89,8 +91,14 @@ class _Reverse:
     def __init__(self, op: Op, wrt: tuple[str, ...], saved: tuple[str, ...]) -> None:
         self.op, self.wrt, self.saved = op, wrt, saved
         self.checked: Checked = check(op)
+        self.blocks = [Block(rule, self.checked) for rule in op.rules]
+        self.hidden = hidden(op, self.blocks) if op.rules else set()
         self._refuse_folds()
-        self.normal: Normal = normal(self.checked)
+        equations = ordered(self.checked)
+        if self.blocks:
+            instead = {name: block.params for block in self.blocks for name in block.results}
+            equations = tuple(in_order(equations, instead))
+        self.normal: Normal = normal(self.checked, equations, self.hidden)
         self.taken = {*self.normal.shapes, *self.checked.sizes}
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
         self.ties: dict[str, list[Equation]] = {}
@@ -98,12 +106,17 @@ class _Reverse:
         self._refuse_indices()
         self.active = self._active()
         self.cotangents: dict[str, Cotangent] = {}
+        self.applied: dict[str, Applied] = {}
 
     def run(self) -> Op:
         """The gradient operator."""
         for name in self.wrt:
             self.cotangents[name] = self._cotangent(name)
-        last = {s.tensor: n for n, s in enumerate(self.normal.statements)}
+        last: dict[str, float] = {s.tensor: n for n, s in enumerate(self.normal.statements)}
+        blocks = {name: block for block in self.blocks for name in block.results}
+        for block in self.blocks:
+            places = [self.normal.places[name] for name in block.results]
+            last |= dict.fromkeys(block.results, min(places))
         order = sorted(last, key=lambda tensor: -last[tensor])
         left = [t for t in order if t in self.active]
         while True:  # a second look only at tensors that need each other
@@ -111,6 +124,10 @@ class _Reverse:
             tensor = next(known, None)
             if tensor is None:
                 break
+            if tensor in blocks:
+                left = [t for t in left if t not in blocks[tensor].results]
+                self._pull(blocks[tensor])
+                continue
             left.remove(tensor)
             cotangent = self._cotangent(tensor)
             for statement in self.normal.of(tensor):
@@ -118,7 +135,24 @@ class _Reverse:
         found = [self.cotangents[t] for t in order if t in self.cotangents]
         found = [c for c in found if c.seed is not None or c.terms or c.scatters]
         results = [self.cotangents[name] for name in self.wrt]
-        return assemble(self.op, self.normal, self.seeds, found, results, self.ties, self.saved)
+        return assemble(
+            self.op, self.normal, self.seeds, found, results, self.ties, self.saved, self.applied
+        )
+
+    def _pull(self, block: Block) -> None:
+        """Adds what a block contributes to the cotangents of what it takes, by its rule."""
+        given = [
+            self._cotangent(r) for r in block.results if r in self.seeds or r in self.cotangents
+        ]
+        found, gives = block.pulled(
+            self.active, {c.tensor: c.name for c in given}, self.dtypes, self._name, self.taken
+        )
+        self.applied[given[-1].tensor] = found
+        for param, name in gives.items():
+            target = self._cotangent(param)
+            hints = next(eq.lhs for eq in found.made if eq.tensor == name)
+            names = tuple(e.name if isinstance(e, Index) else None for e in hints)
+            target.terms.append(Term((), (), Access(name, target.lhs), names))
 
     def _name(self, wanted: str) -> str:
         name = fresh_name(wanted, self.taken)
@@ -139,6 +173,8 @@ class _Reverse:
     def _refuse_folds(self) -> None:
         """Reducers of the user's own have no derivative rule."""
         for number, eq in enumerate(self.op.equations):
+            if eq.tensor in self.hidden:
+                continue
             part = next((part for e in walk(eq.rhs) if (part := part_of(e)) is not None), None)
             if part is not None:
                 raise GradientError(
@@ -161,13 +197,14 @@ class _Reverse:
         """The tensors that depend smoothly on a parameter of `wrt`."""
         one = (Guarded((), Const(1)),)
         smooth = [
-            (s, {access.tensor for access in pullback(s.body, one)})
+            (s.tensor, {access.tensor for access in pullback(s.body, one)})
             for s in self.normal.statements
             if s.reducer not in EXTREMES  # an index is constant almost everywhere
         ]
+        smooth += [(name, set(block.params)) for block in self.blocks for name in block.results]
         active = set(self.wrt)
         while True:  # a second round only for recurrences
-            more = {s.tensor for s, sources in smooth if sources & active} - active
+            more = {tensor for tensor, sources in smooth if sources & active} - active
             if not more:
                 return active
             active |= more

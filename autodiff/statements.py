@@ -8,7 +8,7 @@ cannot be computed before the recurrence; it is defined after it, from the finis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..algo.errors import UnsupportedError
@@ -54,24 +54,35 @@ class Statement:
 class Normal:
     """An operator as statements, in an order in which a tensor's cotangent can be collected
     backwards. `temporaries` says of each one that was introduced which tensor it is part of;
-    `equations` are those of the operator, every range explicit."""
+    `equations` are those of the operator, every range explicit; `places` says of a tensor that is
+    kept whole before how many statements it is defined."""
 
     equations: tuple[Equation, ...] = ()
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, str] = field(default_factory=dict)
     shapes: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
+    places: dict[str, float] = field(default_factory=dict)
 
     def of(self, tensor: str) -> list[Statement]:
         """The statements that define a tensor."""
         return [s for s in self.statements if s.tensor == tensor]
 
 
-def normal(checked: Checked) -> Normal:
-    """The statements of an operator; temporaries come before the statement that uses them."""
-    ordered = tuple(checked.equations[step.equation] for step in checked.steps)
-    out = Normal(ordered, shapes=dict(checked.shapes))
+def ordered(checked: Checked) -> tuple[Equation, ...]:
+    """The equations in the order in which they run."""
+    return tuple(checked.equations[step.equation] for step in checked.steps)
+
+
+def normal(checked: Checked, equations: tuple[Equation, ...], whole: Collection[str]) -> Normal:
+    """The statements of an operator, whose `equations` come in the order of their dependences;
+    temporaries come before the statement that uses them. Tensors of `whole` are differentiated
+    otherwise and get none."""
+    out = Normal(equations, shapes=dict(checked.shapes))
     for equation in out.equations:
-        _split(equation, equation.tensor, out)
+        if equation.tensor in whole:
+            out.places.setdefault(equation.tensor, len(out.statements) - 0.5)
+        else:
+            _split(equation, equation.tensor, out)
     return out
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.build import sub
+from ..algo.tensor_expr.components import components
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
@@ -19,6 +20,7 @@ from ..algo.tensor_expr.expr import (
     substitute,
     transform,
 )
+from ..algo.tensor_expr.folds import groups
 from ..algo.tensor_expr.op import Equation
 from .statements import reads
 
@@ -91,12 +93,21 @@ def renamed(eq: Equation, new: Mapping[str, str]) -> Equation:
 
 
 def without_copies(
-    equations: Sequence[Equation], returns: Sequence[str], shapes: Shapes
+    equations: Sequence[Equation],
+    returns: Sequence[str],
+    shapes: Shapes,
+    kept: Collection[str] = (),
 ) -> list[Equation]:
     """Drops `T[i,j] = U[j]`, whose readers read U instead. Where T is returned and U not, a copy
-    `T[i] = U[i]` of the whole is dropped too, and U computed under the name of T."""
+    `T[i] = U[i]` of the whole is dropped too, and U computed under the name of T. Tensors of `kept`
+    stay as they are."""
     out = list(equations)
-    while (eq := next((e for e in out if _is_copy(e, out, returns, shapes)), None)) is not None:
+
+    def drops(eq: Equation) -> bool:
+        names = {eq.tensor, eq.rhs.tensor} if isinstance(eq.rhs, Access) else {eq.tensor}
+        return names.isdisjoint(kept) and _is_copy(eq, out, returns, shapes)
+
+    while (eq := next(filter(drops, out), None)) is not None:
         source = eq.rhs
         assert isinstance(source, Access)
         out.remove(eq)
@@ -131,8 +142,9 @@ def _reading(eq: Equation, copy: Equation, source: Access) -> Equation:
     return mapped(eq, lambda e: transform(e, rule))
 
 
-def without_duplicates(equations: Sequence[Equation], returns: Sequence[str]) -> list[Equation]:
-    """Drops a tensor whose single equation says what that of an earlier tensor says."""
+def without_duplicates(equations: Sequence[Equation], returns: Collection[str]) -> list[Equation]:
+    """Drops a tensor whose single equation says what that of an earlier tensor says, unless it is
+    one of `returns`."""
     counts: dict[str, int] = {}
     for eq in equations:
         counts[eq.tensor] = counts.get(eq.tensor, 0) + 1
@@ -216,3 +228,20 @@ def closure(start: Iterable[str], equations_of: Callable[[str], Iterable[Equatio
             found.add(name)
             stack += [a.tensor for eq in equations_of(name) for a in reads(eq)]
     return found
+
+
+def in_order(
+    equations: Sequence[Equation], instead: Mapping[str, Iterable[str]] | None = None
+) -> list[Equation]:
+    """Each tensor after those that it reads, or that it has `instead`: what is saved, or given by a
+    rule, may have opened a cycle of tensors."""
+    needs: dict[str, set[str]] = {}
+    for group in groups(equations):
+        together = {equations[n].tensor for n in group}
+        for n in group:
+            read = {a.tensor for a in reads(equations[n])} | together
+            needs.setdefault(equations[n].tensor, set()).update(read)
+    for name, others in (instead or {}).items():
+        needs[name] = set(others)
+    parts = components(list(needs), needs)
+    return [eq for part in parts for eq in equations if eq.tensor in part]

@@ -24,7 +24,10 @@ def widened(op: Op) -> Op:
 def _widened(op: Op) -> Op:
     params = tuple(Param(p.name, TensorType(_wide(p.type.dtype), p.type.dims)) for p in op.params)
     equations = tuple(map_exprs(eq, lambda e: transform(e, _rule)) for eq in op.equations)
-    return replace(op, params=params, equations=equations, _memo={})
+    rules = tuple(
+        replace(r, vjp=r.vjp and widened(r.vjp), jvp=r.jvp and widened(r.jvp)) for r in op.rules
+    )
+    return replace(op, params=params, equations=equations, rules=rules, _memo={})
 
 
 def _rule(item: Expr) -> Expr:

@@ -71,7 +71,7 @@ def compose(
     inputs: dict[str, _Input] = {}
     made: dict[str, str] = {}
     for position, part in enumerate(parts):
-        rename = _Rename(tensors[position], sizes.meaning(position), taken)
+        rename = Rename(tensors[position], sizes.meaning(position), taken)
         extents = check(part.op).shapes
         for param, outside in zip(part.op.params, part.args, strict=True):
             if outside not in made:
@@ -261,7 +261,7 @@ class _Sizes:
         return substitute(value, {s: self._resolve((at, s.name)) for s in inner})
 
 
-class _Rename:
+class Rename:
     """The renaming of one part: tensors, sizes, and indices that would collide with either."""
 
     def __init__(

@@ -217,7 +217,7 @@ def _typed(eq: Equation, env: Mapping[str, DType]) -> Equation:
 def _active(positions: list[Array], value: Array, box: Box) -> tuple[tuple[Array, ...], Array]:
     """Positions and values of the instances that exist."""
     if box.mask is None:
-        return tuple(positions), value
+        return tuple(np.broadcast_to(p, box.shape) for p in positions), value
     mask = np.broadcast_to(box.mask, box.shape)
     at = tuple(np.broadcast_to(p, box.shape)[mask] for p in positions)
     return at, np.broadcast_to(value, box.shape)[mask]

@@ -2,7 +2,8 @@
 
 An `Op` says what is computed and nothing about how. It is polymorphic in sizes and in the element
 types it does not annotate. Text and traced Python build the same one, and two ops are equal when
-they print the same. `check.py` turns it into a `Checked`, in which every range is explicit.
+they print the same and have the same rules for derivatives. `check.py` turns it into a `Checked`,
+in which every range is explicit.
 """
 
 from __future__ import annotations
@@ -55,13 +56,36 @@ class Equation:
         return (*self.lhs, self.rhs, *self.ranges, *condition)
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Derivatives that somebody gives for an operator, instead of those of its equations.
+
+    `vjp` maps cotangents of `results` to cotangents of `params`, `jvp` tangents of `params` to
+    those of `results`; each is an operator that reads `params` and `results` by their names, and
+    calls the cotangent or tangent of A `dA`. In the operator that has the rule (one that computes
+    it as a part, perhaps) `params` and then `results` are called `names`.
+    """
+
+    params: tuple[str, ...]
+    results: tuple[str, ...]
+    vjp: Op | None
+    jvp: Op | None
+    names: tuple[str, ...]
+
+    def called(self, new: Mapping[str, str]) -> Rule:
+        """The rule in an operator whose tensors have new names."""
+        names = tuple(new.get(name, name) for name in self.names)
+        return Rule(self.params, self.results, self.vjp, self.jvp, names)
+
+
 @open_upward
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Op:
     """An operator. `shapes` declares extents of tensors whose lhs does not determine them.
 
     `locations` has one entry an equation and takes no part in equality. `maxima` holds the sizes
-    that are dynamic, which stay symbols in compiled code, and the most that each can be.
+    that are dynamic, which stay symbols in compiled code, and the most that each can be. `rules`
+    say how it is differentiated, and nothing of what it computes.
     """
 
     name: str
@@ -71,6 +95,7 @@ class Op:
     shapes: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     locations: tuple[Loc, ...] = ()
     maxima: Mapping[str, int] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
     _memo: dict[str, Any] = field(default_factory=dict)
 
     def memo(self, key: str, make: Callable[[], Any]) -> Any:
@@ -118,10 +143,12 @@ class Op:
         def schedule(self) -> Any: ...
         def with_schedule(self, schedule: Any, strict: bool = False) -> Any: ...
         def gradient(self, wrt: str) -> Op: ...
+        def defvjp(self, rule: Any) -> Op: ...
+        def defjvp(self, rule: Any) -> Op: ...
         def source(self, kind: str = "llvm", *, target: str = "sm_80", **sizes: int) -> str: ...
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Op) and self.text == other.text
+        return isinstance(other, Op) and self.text == other.text and self.rules == other.rules
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -129,7 +156,8 @@ class Op:
     def __reduce__(self) -> tuple[Any, ...]:
         shapes, maxima = dict(self.shapes), dict(self.maxima)
         return Op, (
-            self.name, self.params, self.equations, self.returns, shapes, self.locations, maxima
+            self.name, self.params, self.equations, self.returns, shapes, self.locations, maxima,
+            self.rules,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -102,6 +102,14 @@ def test_gather_and_scatter() -> None:
     agrees(run(text, bins, values, floats(6)), np.bincount(bins, values, 6).astype(np.float32))
 
 
+def test_a_scatter_whose_left_side_has_not_all_indices() -> None:
+    text = "f(at: [N], s: [N, M]) -> y:\n  y: [N, M]\n  y[n,at[n]] += 2 * s[n,0] where m in 0:M"
+    found = dt.interpret(
+        dt.op(text), np.array([1, 0], np.int32), np.array([[1.0, 5, 6], [3, 0, 0]])
+    )
+    np.testing.assert_array_equal(found, [[0, 6, 0], [18, 0, 0]])
+
+
 def test_reading_outside_by_data_is_an_error() -> None:
     w, at = floats(10, 3), np.array([[1, 12]])
     with pytest.raises(ShapeError) as caught:
