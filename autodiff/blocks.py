@@ -245,16 +245,13 @@ def fitted(op: Op, shapes: Shapes) -> tuple[Op, Checked, dict[Expr, Expr]]:
             listed = ", ".join(f"{name}=..." for name in error.sizes)
             raise GradientError(
                 f"rule {op.name} has to know {', '.join(error.sizes)} as a number; differentiate "
-                f"the operator .at({listed}), or call it by dt.vjp or dt.grad"
+                f"the operator .at({listed})"
             )
         op = op.at(**found)
     checked = check(op)
     sizes: dict[Expr, Expr] = {}
-    for p in op.params:
-        if len(shapes[p.name]) != len(checked.shapes[p.name]):
-            raise GradientError(_misfit(op, p.name, checked.shapes[p.name], shapes[p.name]))
     for rule in checked.rules:
-        if isinstance(rule.extent, Size):
+        if isinstance(rule.extent, Size) and rule.dim < len(shapes[rule.param]):
             sizes.setdefault(rule.extent, shapes[rule.param][rule.dim])
     for p in op.params:
         same_shape(op, p.name, checked.shapes[p.name], shapes[p.name], sizes)
@@ -292,9 +289,6 @@ def same_shape(
         normalize(sub(substitute(a, sizes), b)) is Const(0) for a, b in zip(own, given, strict=True)
     )
     if not fits:
-        raise GradientError(_misfit(op, name, [substitute(e, sizes) for e in own], given))
-
-
-def _misfit(op: Op, name: str, own: Sequence[Expr], given: Sequence[Expr]) -> str:
-    had, wanted = (f"[{', '.join(map(print_expr, dims))}]" for dims in (own, given))
-    return f"rule {op.name}: {name} has shape {had}, expected {wanted}"
+        here = [substitute(e, sizes) for e in own]
+        had, wanted = (f"[{', '.join(map(print_expr, dims))}]" for dims in (here, given))
+        raise GradientError(f"rule {op.name}: {name} has shape {had}, expected {wanted}")

@@ -32,6 +32,10 @@ def softmax(tripled: bool = False) -> dt.Op:
     return dt.op(SOFTMAX).defvjp(rule)
 
 
+def like(array: Any) -> Any:
+    return RNG.standard_normal(np.shape(array))
+
+
 def identity(op: dt.Op, values: dict[str, Any], wrt: tuple[str, ...]) -> None:
     """<J v, g> = <v, J' g>, where a rule is no derivative, so that differences say nothing."""
     back, forth = adjoint(op, wrt), tangent(op, wrt)
