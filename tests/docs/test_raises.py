@@ -49,7 +49,6 @@ ELSEWHERE: dict[str, str] = {
     "algo/graph/elementwise.py compare": "comparisons by themselves; tests/graph/test_trace.py",
     "algo/graph/tree.py ": "trees by themselves; asserted in tests/graph/test_tree.py",
     "algo/tensor_expr/defined.py ": "operators built as nodes; test_check_errors.py",
-    "algo/tensor_expr/extents.py _ranks": "operators built as nodes; test_check_errors.py",
     "algo/tensor_expr/extents.py _declare": "operators built as nodes; test_check_errors.py",
     "algo/tensor_expr/check.py _shape": "operators built as nodes; test_check_errors.py",
     "algo/tensor_expr/check.py _check_free": "operators built as nodes; test_check_errors.py",
