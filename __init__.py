@@ -92,7 +92,7 @@ from .algo.tensor_expr.terms import indices, size
 from .algo.tensor_expr.trace import tensor
 from .api import bind as _bind
 from .calls import cache_info, op, schedules, threads
-from .programs import interpret, program
+from .programs import interpret, program, stop_gradient
 
 if _TYPE_CHECKING:
     from .gradient_check import check_grads
@@ -171,6 +171,7 @@ __all__ = [
     "size",
     "softplus",
     "sqrt",
+    "stop_gradient",
     "sum",
     "tanh",
     "tensor",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .algo.errors import GraphError
 from .algo.graph.program import Program, has_values
+from .algo.graph.tree import flatten, unflatten
+from .algo.tensor_expr.functions import stop_gradient as stopped
 from .algo.tensor_expr.interpret import interpret as interpret_op
 from .algo.tensor_expr.op import Op
 from .arguments import arguments
@@ -24,6 +26,13 @@ def program(function: Any = None, *, name: str | None = None) -> Any:
     if not callable(function):
         raise GraphError(f"program: expected a Python function of arrays, {function!r} came")
     return Program(function, name)
+
+
+def stop_gradient(x: Any) -> Any:
+    """x itself, whose derivatives of any order are zero: of an expression in a traced operator, of
+    a value of a program, or of values nested in dicts, lists and tuples. It costs nothing."""
+    leaves, structure = flatten(x)
+    return unflatten(structure, list(map(stopped, leaves)))
 
 
 def interpret(what: Op | Program, *args: Any, exact: bool = False) -> Any:

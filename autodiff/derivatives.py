@@ -120,6 +120,7 @@ DERIVATIVES: dict[str, Pullback] = {
     "sign": lambda c, a, y: (None,),
     "floor": lambda c, a, y: (None,),
     "ceil": lambda c, a, y: (None,),
+    "stop_gradient": lambda c, a, y: (None,),
     # Truth values.
     "or": lambda c, a, b, y: (None, None),
     "and": lambda c, a, b, y: (None, None),

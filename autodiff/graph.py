@@ -14,7 +14,7 @@ import numpy as np
 from ..algo.dtypes import DType
 from ..algo.errors import GradientError, ShapeError
 from ..algo.graph.build import apply, literal, reachable, region, results_of
-from ..algo.graph.elementwise import elementwise
+from ..algo.graph.elementwise import elementwise, is_stop
 from ..algo.graph.graph import Apply, ArrayType, Result, Value
 from ..algo.tensor_expr.expr import Access, Cast, Const, Index, Range
 from ..algo.tensor_expr.op import Equation, Op, Param
@@ -53,7 +53,7 @@ def pulled(seeds: Iterable[tuple[Value, Value]], wrt: Sequence[Value]) -> list[V
         )
 
     for node in nodes:
-        if any(map(matters, node.args)):
+        if any(map(matters, node.args)) and not is_stop(node.op):
             depends.add(node)
     with region("backward"):
         by_node = _results(nodes, values)
@@ -72,7 +72,8 @@ def tangents(values: Sequence[Value], wrt: Sequence[Value], moves: Sequence[Valu
     moving: dict[Value, Value] = dict(zip(wrt, moves, strict=True))
     with region("tangent"):
         for node in reachable(values):
-            _push(node, moving)
+            if not is_stop(node.op):
+                _push(node, moving)
         return [moving[v] if v in moving else zeros(v.type) for v in values]
 
 

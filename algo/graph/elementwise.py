@@ -11,7 +11,7 @@ from ..tensor_expr.expr import Access, Call, Const, Expr, Index
 from ..tensor_expr.op import Equation, Op, Param
 from ..tensor_expr.operations import OPERATIONS
 from .build import apply, literal
-from .graph import Value
+from .graph import Result, Value
 
 
 def elementwise(operation: str, *operands: Any) -> Value:
@@ -46,6 +46,22 @@ def elementwise(operation: str, *operands: Any) -> Value:
             parts.append(Const(item))
     equation = Equation("y", index, Call(operation, tuple(parts)))
     return apply(Op(operation, tuple(params), (equation,), ("y",)), values)[0]
+
+
+def is_stop(op: Op) -> bool:
+    """Is it the operator that `stop_gradient` of a value applies?"""
+    if op.name != "stop_gradient" or len(op.params) != 1 or len(op.equations) != 1:
+        return False
+    (equation,) = op.equations
+    whole = Equation("y", equation.lhs, Call("stop_gradient", (Access("a", equation.lhs),)))
+    return op.params[0].name == "a" and equation is whole
+
+
+def unstopped(value: Value) -> Value:
+    """The value that `stop_gradient` was applied to, if it was, to however many in a row."""
+    while isinstance(value, Result) and is_stop(value.apply.op):
+        value = value.apply.args[0]
+    return value
 
 
 def compare(operation: str, a: Any, b: Any) -> Value:

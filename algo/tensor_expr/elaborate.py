@@ -40,7 +40,7 @@ from .expr import (
     walk,
 )
 from .folds import Part
-from .operations import OPERATIONS
+from .operations import ERASED, OPERATIONS
 from .printer import print_expr
 from .reducers import EXTREMES, REDUCERS
 
@@ -75,6 +75,8 @@ def elaborate_index(expr: Expr, env: Env) -> Expr:
             return item if dtype is i64 else Cast(i64, item)
         if isinstance(item, Cast) and not (item.dtype is i64 and isinstance(item.arg, Access)):
             return item.arg if item.dtype is i64 else Cast(i64, item)
+        if isinstance(item, Call) and item.op in ERASED:
+            return item.args[0]
         return item
 
     return substitute(transform(map_reductions(expr, held), rule), reductions)
@@ -170,7 +172,7 @@ def _value(item: Expr, parts: list[Value], env: Env) -> Value:
         case Reduce():
             return _reduction(item, parts[0], env)
         case Call(op, _):
-            return _operation(op, parts)
+            return parts[0] if op in ERASED else _operation(op, parts)
     raise TypeError(f"no value: {item!r}")
 
 

@@ -249,6 +249,11 @@ def sign(x: Any) -> Any:
     return _apply("sign", x)
 
 
+def stop_gradient(x: Any) -> Any:
+    """x itself, whose derivative is zero wherever it is read. Plain values stay as they are."""
+    return _apply("stop_gradient", x) if isinstance(x, Term) or _owner(x) else x
+
+
 def abs(x: Any) -> Any:
     """The absolute value. Plain Python values go to the builtin."""
     return _apply("abs", x) if _owner(x) else builtins.abs(x)

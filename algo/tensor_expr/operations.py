@@ -122,7 +122,12 @@ _TABLE = [
     Operation("cos", 1, "float", _quiet(np.cos)),
     Operation("floor", 1, "float", np.floor),
     Operation("ceil", 1, "float", np.ceil),
+    Operation("stop_gradient", 1, "same", np.asarray),
 ]
+
+ERASED = frozenset(["stop_gradient"])
+"""Operations that give their argument and mean something to derivatives alone: typed expressions
+(`elaborate.py`) have none of them."""
 
 OPERATIONS: dict[str, Operation] = {op.name: op for op in _TABLE}
 BY_SYMBOL: dict[tuple[str, int], Operation] = {

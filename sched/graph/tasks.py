@@ -14,6 +14,7 @@ from typing import Any
 
 from ...algo.errors import GraphError
 from ...algo.graph.build import results_of
+from ...algo.graph.elementwise import is_stop, unstopped
 from ...algo.graph.graph import Apply, ArrayType, Graph, Literal, Value
 from ...algo.graph.print import regions_of, value_name
 from ...algo.graph.trace import leaf_names
@@ -117,12 +118,13 @@ def read_params(op: Op) -> frozenset[str]:
 
 
 def tasks_of(graph: Graph) -> Tasks:
-    """One launch a node, in the order of the graph."""
+    """One launch a node that computes something, in the order of the graph."""
     literals: dict[str, Literal] = {}
     by_literal: dict[Literal, str] = {}
     types: dict[str, ArrayType] = {}
 
     def name(value: Value) -> str:
+        value = unstopped(value)
         if isinstance(value, Literal):
             if value not in by_literal:
                 by_literal[value] = f"const[{len(literals)}]"
@@ -137,6 +139,8 @@ def tasks_of(graph: Graph) -> Tasks:
     regions = regions_of(graph)
     tasks = []
     for node in graph.nodes:
+        if is_stop(node.op):  # derivatives are taken; now it is its argument
+            continue
         label = graph.ids[node]
         results = tuple(_results(graph, node, types))
         args = tuple(map(name, node.args))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from diptych.algo.dtypes import f32, i32
 from diptych.algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
-from diptych.algo.tensor_expr.operations import OPERATIONS
+from diptych.algo.tensor_expr.operations import ERASED, OPERATIONS
 from diptych.algo.tensor_expr.printer import print_expr
 from diptych.autodiff.derivatives import DERIVATIVES, Guarded, pullback
 
@@ -31,7 +31,7 @@ def test_every_operation_has_a_derivative() -> None:
 POINTS = [(0.7, 1.3), (1.9, 0.4), (2.5, 2.1)]
 
 
-@pytest.mark.parametrize("op", sorted(OPERATIONS))
+@pytest.mark.parametrize("op", sorted(OPERATIONS.keys() - ERASED))
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_against_central_differences(op: str, point: tuple[float, float]) -> None:
     operation = OPERATIONS[op]
