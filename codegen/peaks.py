@@ -1,7 +1,8 @@
 """The machine's peaks, measured by kernels of our own in well under a second, once.
 
-They are kept in the cache folder, by processor and number of threads. Each figure is the best of
-several short runs, so that a busy machine is not taken for a slow one.
+They are kept in the cache folder, by compiler, processor and number of threads: what another
+version measured, with other kernels and written in another form, is not this one's. Each figure is
+the best of several short runs, so that a busy machine is not taken for a slow one.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from ..sched.loop.machine import Machine
 from ..sched.loop.peaks import Peaks
 from . import pool
 from .cache import default_cache
-from .host import host_name, machine
+from .host import machine
 from .host_code import compile
 from .jit import LOCK
+from .kept import object_key
 
 _RUNS = 7
 _SECONDS = 0.01
@@ -35,7 +37,7 @@ def peaks(*, again: bool = False) -> Peaks:
     """This machine's peaks at the present number of threads; measured `again` they only rise."""
     host = machine()
     cache = default_cache()
-    key = f"peaks-{host_name()}-{host.vector_bytes}-{host.l1}-{host.l2}-{host.threads}"
+    key = f"peaks-{object_key(host.vector_bytes, host.l1, host.l2, host.threads)}"
     entry = cache.get(key)
     found = None if entry is None else Peaks.of(entry[0])
     if found is None or again:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import diptych as dt
 import pytest
 from diptych.autotune.cli import diptych
-from diptych.codegen import peaks
+from diptych.codegen import kept, peaks
 from diptych.codegen.host import machine
 from diptych.sched.loop.explain import explain
 from diptych.sched.loop.machine import Machine
@@ -114,6 +115,26 @@ def test_the_methods_and_the_command_say_the_same(
     assert capsys.readouterr().out == by_method + "\n"
     assert diptych(["explain", __file__ + ":MACHINE"]) == 2
     assert capsys.readouterr().err.endswith(":MACHINE is a Machine, not an operator\n")
+
+
+def test_peaks_of_another_version_are_another_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions share a folder: none reads what another has written, nor calls it damaged."""
+    monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path))
+    figures = Peaks(1, {"f32": (1.0, 1.0)}, {"l1": (1.0, 1.0)}, 0.0)
+    monkeypatch.setattr(peaks, "measure", lambda host: figures)
+    peaks.peaks()
+    (entry,) = tmp_path.iterdir()
+    entry.write_bytes(b"a later version's form")
+    monkeypatch.setattr(kept, "compiler", lambda: "an earlier version")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert peaks.peaks() == figures
+        monkeypatch.setattr(peaks, "measure", None)
+        assert peaks.peaks() == figures
+    assert entry.read_bytes() == b"a later version's form"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
