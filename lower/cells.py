@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 
 from ..algo.tensor_expr.affine import Interval, bounds
 from ..algo.tensor_expr.expr import Expr, accesses, indices_of
@@ -11,19 +13,25 @@ from ..sched.loop.nest import PARALLEL
 from .ir import (
     AXES,
     Alloc,
+    Block,
     Buffer,
     For,
+    Function,
     If,
     Let,
     Stmt,
     Store,
     Update,
+    allocate,
+    block,
+    children,
     expressions,
+    rebuild,
 )
-from .ir import children as inner_statements
-from .ranges import span_of, values_of
+from .ranges import inside, span_of
 
 Known = Mapping[str, Interval]
+Buffers = Mapping[str, Buffer]
 
 
 @dataclass(slots=True)
@@ -35,22 +43,8 @@ class Use:
     cells: dict[tuple[Expr, ...], int] = field(default_factory=dict)
     updates: int = 0
     looped: bool = False
-    used: bool = False
     spoiled: bool = False
     atomic: bool = False
-
-
-def candidates(parts: list[Stmt], buffers: Mapping[str, Buffer]) -> list[str]:
-    """Buffers from outside that are updated somewhere in `parts`, under a vector loop."""
-    found: dict[str, None] = {}
-    stack: list[tuple[Stmt, bool]] = [(part, False) for part in reversed(parts)]
-    while stack:
-        stmt, vector = stack.pop()
-        if isinstance(stmt, Update) and vector and stmt.buffer in buffers:
-            found[stmt.buffer] = None
-        vector = vector or (isinstance(stmt, For) and stmt.kind == "vector")
-        stack.extend((inner, vector) for inner in reversed(inner_statements(stmt)))
-    return list(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,49 +61,59 @@ class _Place:
     certain: bool = True
 
 
-def use_of(stmt: Stmt, buffer: Buffer, known: Known) -> Use:
-    """What a statement does with a buffer from outside, given bounds of the variables around."""
-    use = Use()
-    _collect(stmt, buffer, _Place(known), use)
-    return use
+def _uses(stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> dict[str, Use]:
+    """What a statement does with those buffers from outside that it uses."""
+    return _Uses(buffers).collect(stmt, _Place(known))
 
 
-def _collect(stmt: Stmt, buffer: Buffer, place: _Place, use: Use) -> None:
-    """Adds what `stmt` does with the buffer."""
-    if any(item.tensor == buffer.name for expr in expressions(stmt) for item in accesses(expr)):
-        use.used = use.spoiled = True
-    match stmt:
-        case Store(name, _, _) if name == buffer.name:
-            use.used = use.spoiled = True
-        case Update(name, index, reducer, _, atomic) if name == buffer.name:
-            use.used = True
-            use.atomic |= atomic
-            use.spoiled |= use.reducer not in (None, reducer)
-            use.reducer = reducer
-            _collect_cell(index, buffer, place, use)
-        case Alloc(inner, _) if any(own.name == buffer.name for own in inner):
-            use.spoiled = True
-        case For(kind=kind) if kind in PARALLEL or kind in AXES:
-            inside = use_of(stmt.body, buffer, place.known)
-            use.used |= inside.used
-            use.spoiled |= inside.used
-        case For(var=var, kind=kind):
-            least = span_of(stmt, place.known)[0]
-            vector = stmt if kind == "vector" else place.vector
-            place = _Place(
-                {**place.known, var: values_of(stmt, place.known)},
-                place.bound | {var},
-                vector,
-                place.looped or vector is None,
-                place.certain and least is not None and least > 0,
-            )
-        case If():
-            place = replace(place, certain=False)
-        case Let(var, value, _):
-            known = {**place.known, var: bounds(value, place.known)}
-            place = replace(place, known=known, bound=place.bound | {var})
-    for inner_stmt in inner_statements(stmt):
-        _collect(inner_stmt, buffer, place, use)
+class _Uses:
+    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
+        self.buffers = buffers
+        self.found: dict[str, Use] = {}
+
+    def of(self, name: str) -> Use:
+        return self.found.setdefault(name, Use())
+
+    def collect(self, stmt: Stmt, place: _Place) -> dict[str, Use]:
+        """Adds what `stmt` does."""
+        for expr in expressions(stmt):
+            for item in accesses(expr):
+                if item.tensor in self.buffers:
+                    self.of(item.tensor).spoiled = True
+        within = replace(place, known=inside(stmt, place.known))
+        match stmt:
+            case Store(name, _, _) if name in self.buffers:
+                self.of(name).spoiled = True
+            case Update(name, index, reducer, _, atomic) if name in self.buffers:
+                use = self.of(name)
+                use.atomic |= atomic
+                use.spoiled |= use.reducer not in (None, reducer)
+                use.reducer = reducer
+                _collect_cell(index, self.buffers[name], place, use)
+            case Alloc(own, _):
+                for name in {buffer.name for buffer in own} & self.buffers.keys():
+                    self.of(name).spoiled = True
+            case For(kind=kind) if kind in PARALLEL or kind in AXES:
+                for name in _uses(stmt.body, self.buffers, place.known):
+                    self.of(name).spoiled = True
+                return self.found
+            case For(var=var, kind=kind):
+                least = span_of(stmt, place.known)[0]
+                vector = stmt if kind == "vector" else place.vector
+                within = _Place(
+                    within.known,
+                    place.bound | {var},
+                    vector,
+                    place.looped or vector is None,
+                    place.certain and least is not None and least > 0,
+                )
+            case If():
+                within = replace(place, certain=False)
+            case Let(var, _, _):
+                within = replace(within, bound=place.bound | {var})
+        for inner in children(stmt):
+            self.collect(inner, within)
+        return self.found
 
 
 def _collect_cell(index: tuple[Expr, ...], buffer: Buffer, place: _Place, use: Use) -> None:
@@ -135,17 +139,89 @@ def _within(index: tuple[Expr, ...], buffer: Buffer, known: Known) -> bool:
     return True
 
 
-def run_of(uses: list[Use]) -> tuple[int, int] | None:
-    """The first longest range of statements that only accumulate, and do so from lanes."""
-    start = 0
-    for stop in range(len(uses) + 1):
-        if stop == len(uses) or uses[stop].spoiled or not _agree(uses[start : stop + 1]):
-            inside = [n for n in range(start, stop) if uses[n].cells]
-            if inside:
-                return inside[0], inside[-1] + 1
-            start = stop + (stop < len(uses) and uses[stop].spoiled)
-    return None
+def _runs(uses: list[tuple[int, Use]]) -> Iterator[list[tuple[int, Use]]]:
+    """Statements one after the other that only accumulate into a buffer, in one way, from the first
+    that does so from lanes to the last. `uses` are those of all that use it, in order."""
+    for way, items in groupby(uses, lambda item: None if item[1].spoiled else item[1].reducer):
+        run = list(items)
+        shared = [n for n, (_, use) in enumerate(run) if use.cells]
+        if way is not None and shared:
+            yield run[shared[0] : shared[-1] + 1]
 
 
-def _agree(uses: list[Use]) -> bool:
-    return len({use.reducer for use in uses if use.reducer is not None}) <= 1
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What a run of statements accumulates into instead of a buffer's cells.
+
+    `before` and `after` stand around the run; `update` makes of an update of the buffer, given
+    the variable of the vector loop around it, what takes its place.
+    """
+
+    buffers: Collection[Buffer]
+    before: list[Stmt]
+    after: list[Stmt]
+    update: Callable[[Update, str | None], Stmt]
+
+
+class Partials(ABC):
+    """A walk that gives partial results to runs of statements that accumulate from lanes."""
+
+    def function(self, function: Function) -> Function:
+        """The function with partial results."""
+        buffers = {param.name: param for param in function.params}
+        return Function(function.name, function.params, self.body(function.body, buffers, {}))
+
+    @abstractmethod
+    def partial(
+        self, parts: list[Stmt], uses: list[Use], buffer: str, buffers: Buffers, known: Known
+    ) -> Partial | None:
+        """What the statements of a run, which use a buffer so, have instead of it, if they should
+        have something. `buffers` are those visible."""
+
+    def body(self, stmt: Stmt, buffers: Buffers, known: Known) -> Stmt:
+        """A body in which runs have what `partial` gives them."""
+        parts = stmt.stmts if isinstance(stmt, Block) else (stmt,)
+        tables = [_uses(part, buffers, known) for part in parts]
+        names = dict.fromkeys(name for table in tables for name, use in table.items() if use.cells)
+        around: list[tuple[list[Stmt], list[Stmt]]] = [([], []) for _ in parts]
+        updates: list[dict[str, Callable[[Update, str | None], Stmt]]] = [{} for _ in parts]
+        own: list[Buffer] = []
+        for name in names:
+            for run in _runs([(n, table[name]) for n, table in enumerate(tables) if name in table]):
+                places, uses = [n for n, _ in run], [use for _, use in run]
+                found = self.partial([parts[n] for n in places], uses, name, buffers, known)
+                if found is None:
+                    continue
+                own += found.buffers
+                around[places[0]][0].extend(found.before)
+                around[places[-1]][1].extend(found.after)
+                for n in places:
+                    updates[n][name] = found.update
+        done: list[list[Stmt]] = []
+        for part, (before, after), instead in zip(parts, around, updates, strict=True):
+            part = _updated(part, instead, None) if instead else part
+            done.append([*before, self._inner(part, buffers, known), *after])
+        ends = [n for n, both in enumerate(around) if any(both)]
+        start, stop = (ends[0], ends[-1] + 1) if ends else (0, 0)
+        head, middle, tail = (
+            block(*chain.from_iterable(items))
+            for items in (done[:start], done[start:stop], done[stop:])
+        )
+        return block(head, allocate(own, middle), tail)
+
+    def _inner(self, stmt: Stmt, buffers: Buffers, known: Known) -> Stmt:
+        if isinstance(stmt, Alloc):
+            buffers = {**buffers, **{buffer.name: buffer for buffer in stmt.buffers}}
+        within = inside(stmt, known)
+        return rebuild(stmt, lambda item: self.body(item, buffers, within))
+
+
+def _updated(
+    stmt: Stmt, instead: Mapping[str, Callable[[Update, str | None], Stmt]], vector: str | None
+) -> Stmt:
+    match stmt:
+        case For(var=var, kind="vector"):
+            vector = var
+        case Update(buffer=name) if name in instead:
+            return instead[name](stmt, vector)
+    return rebuild(stmt, lambda inner: _updated(inner, instead, vector))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..algo.dtypes import DType
-from ..algo.tensor_expr.affine import Interval, bounds
+from ..algo.tensor_expr.affine import Interval
 from ..algo.tensor_expr.expr import Access, Cast, Expr, indices_of, walk
 from ..sched.loop.machine import Machine
 from .ir import (
@@ -23,7 +23,7 @@ from .ir import (
     rebuild,
 )
 from .ir import walk as statements
-from .ranges import values_of
+from .ranges import inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ def lanes(loop: For, buffers: Mapping[str, Buffer], machine: Machine) -> int:
     vectors, and its type does not matter.
     """
     types: set[DType] = set()
-    inner = {**buffers, **{buffer.name: buffer for buffer in allocated(loop.body)}}
+    own = {buffer.name: buffer for buffer in allocated(loop.body)}
     within = {loop.var, *_bound(loop.body)}
     for stmt in statements(loop.body):
         at: tuple[Expr, ...] = ()
         if isinstance(stmt, (Store, Update)):
-            types.add(inner[stmt.buffer].dtype)
+            types.add((own.get(stmt.buffer) or buffers[stmt.buffer]).dtype)
             at = stmt.index
         items = dict.fromkeys(item for expr in expressions(stmt) for item in walk(expr))
         reads = [item for item in items if isinstance(item, Access)]
@@ -57,7 +57,7 @@ def lanes(loop: For, buffers: Mapping[str, Buffer], machine: Machine) -> int:
             if within.isdisjoint(indices_of(item)):
                 continue
             if isinstance(item, Access):
-                types.add(inner[item.tensor].dtype)
+                types.add((own.get(item.tensor) or buffers[item.tensor]).dtype)
             elif isinstance(item, Cast) and item not in indexing:
                 types.add(item.dtype)
     count = machine.lanes(max((t.itemsize for t in types), default=8))
@@ -73,18 +73,13 @@ def visit(function: Function, vector: Callable[[For, Scope], Stmt]) -> Function:
     """The function with each vector loop replaced by what `vector` makes of it."""
 
     def stmt(item: Stmt, scope: Scope) -> Stmt:
-        match item:
-            case For(kind="vector"):
-                return vector(item, scope)
-            case For(var=var):
-                scope = Scope(scope.buffers, {**scope.known, var: values_of(item, scope.known)})
-            case Let(var, value, _):
-                known = {**scope.known, var: bounds(value, scope.known)}
-                scope = Scope(scope.buffers, known)
-            case Alloc(buffers, _):
-                own = {buffer.name: buffer for buffer in buffers}
-                scope = Scope({**scope.buffers, **own}, scope.known)
-        return rebuild(item, lambda inner: stmt(inner, scope))
+        if isinstance(item, For) and item.kind == "vector":
+            return vector(item, scope)
+        buffers = scope.buffers
+        if isinstance(item, Alloc):
+            buffers = {**buffers, **{buffer.name: buffer for buffer in item.buffers}}
+        within = Scope(buffers, inside(item, scope.known))
+        return rebuild(item, lambda inner: stmt(inner, within))
 
     params = {param.name: param for param in function.params}
     return Function(function.name, function.params, stmt(function.body, Scope(params, {})))

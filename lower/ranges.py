@@ -8,13 +8,23 @@ from functools import reduce
 from ..algo.tensor_expr.affine import Interval, bounds, linear, normalize
 from ..algo.tensor_expr.build import const, minimum, sub
 from ..algo.tensor_expr.expr import Call, Const, Expr, Index, substitute
-from .ir import For
+from .ir import For, Let, Stmt
 
 
 def values_of(loop: For, known: Mapping[str, Interval]) -> Interval:
     """The least and largest value of a loop's variable while its body runs."""
     low, high = bounds(loop.lo, known)[0], bounds(loop.hi, known)[1]
     return low, None if high is None else high - 1
+
+
+def inside(stmt: Stmt, known: Mapping[str, Interval]) -> Mapping[str, Interval]:
+    """What is known of variables inside a statement: of the one that it binds, too."""
+    match stmt:
+        case For(var=var):
+            return {**known, var: values_of(stmt, known)}
+        case Let(var, value, _):
+            return {**known, var: bounds(value, known)}
+    return known
 
 
 def known_of(loops: Iterable[For]) -> dict[str, Interval]:

@@ -13,80 +13,52 @@ vectors of them are four independent sums, which hides the latency of the additi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...algo.tensor_expr.affine import bounds
 from ...algo.tensor_expr.build import add, const
 from ...algo.tensor_expr.expr import Access, Const, Expr, Index
 from ...algo.tensor_expr.reducers import REDUCERS
 from ...sched.loop.machine import Machine
-from ..cells import Known, Use, candidates, run_of, use_of
-from ..ir import (
-    Alloc,
-    Block,
-    Buffer,
-    For,
-    Function,
-    Let,
-    Stmt,
-    Store,
-    Update,
-    allocate,
-    block,
-    contiguous,
-    rebuild,
-)
-from ..ranges import values_of
+from ..cells import Buffers, Known, Partial, Partials, Use
+from ..ir import Buffer, For, Function, Stmt, Store, Update, block, contiguous
 
 
 def accumulate(function: Function, machine: Machine) -> Function:
     """The function with partial results a lane; expects vector loops that start at 0."""
-    buffers = {param.name: param for param in function.params}
-    body = _Accumulating(machine).body(function.body, buffers, {})
-    return Function(function.name, function.params, body)
+    return _Accumulating(machine).function(function)
 
 
-class _Accumulating:
+class _Accumulating(Partials):
     def __init__(self, machine: Machine) -> None:
         self.machine, self.count = machine, 0
 
-    def body(self, stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> Stmt:
-        """A body, in which runs of statements that accumulate into a cell get partial results."""
-        parts = list(stmt.stmts) if isinstance(stmt, Block) else [stmt]
-        for name in candidates(parts, buffers):
-            uses = [use_of(part, buffers[name], known) for part in parts]
-            run = run_of(uses)
-            if run is None or not self.pays(uses[run[0] : run[1]], buffers[name]):
-                continue
-            start, stop = run
-            inside = self.partial(parts[start:stop], buffers[name], uses[start:stop])
-            return self.body(block(*parts[:start], inside, *parts[stop:]), buffers, known)
-        return block(*(self.inner(part, buffers, known) for part in parts))
-
-    def inner(self, stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> Stmt:
-        match stmt:
-            case For(var=var):
-                known = {**known, var: values_of(stmt, known)}
-            case Let(var, value, _):
-                known = {**known, var: bounds(value, known)}
-            case Alloc(own, _):
-                buffers = {**buffers, **{buffer.name: buffer for buffer in own}}
-        return rebuild(stmt, lambda item: self.body(item, buffers, known))
-
-    def native(self, buffer: Buffer) -> int:
-        return self.machine.lanes(buffer.dtype.itemsize)
-
-    def pays(self, uses: list[Use], buffer: Buffer) -> bool:
-        """One update of a cell by one vector, in no loop, is better combined where it stands."""
-        wide = any(width > self.native(buffer) for use in uses for width in use.cells.values())
-        cells = {cell for use in uses for cell in use.cells}
-        many = sum(use.updates for use in uses) > len(cells)
-        return many or wide or any(use.looped for use in uses)
-
-    def partial(self, parts: list[Stmt], buffer: Buffer, uses: list[Use]) -> Stmt:
-        """The statements with each shared cell's updates going to lanes of its own."""
+    def partial(
+        self, parts: list[Stmt], uses: list[Use], buffer: str, buffers: Buffers, known: Known
+    ) -> Partial | None:
+        """Lanes of its own for each shared cell."""
+        target = buffers[buffer]
+        native = self.machine.lanes(target.dtype.itemsize)
+        if not _pays(uses, native):
+            return None
         reducer = next(use.reducer for use in uses if use.reducer is not None)
-        native = self.native(buffer)
+        atomic = any(use.atomic for use in uses)
+        lanes = self.lanes(uses, target, native)
+        identity = Const(REDUCERS[reducer].identity(target.dtype), target.dtype)
+        before = [
+            _each(b.name, b.shape[0], Store(b.name, (_lane(b),), identity)) for b in lanes.values()
+        ]
+        after = [
+            _combine(b, min(native, b.shape[0]), buffer, cell, reducer, atomic)
+            for cell, b in lanes.items()
+        ]
+
+        def update(stmt: Update, vector: str | None) -> Stmt:
+            if vector is None or stmt.index not in lanes:
+                return stmt
+            return Update(lanes[stmt.index].name, (Index(vector),), stmt.reducer, stmt.value)
+
+        return Partial(lanes.values(), before, after, update)
+
+    def lanes(self, uses: list[Use], buffer: Buffer, native: int) -> dict[tuple[Expr, ...], Buffer]:
+        """The partial results of each cell."""
         widths: dict[tuple[Expr, ...], int] = {}
         for use in uses:
             for cell, width in use.cells.items():
@@ -98,17 +70,15 @@ class _Accumulating:
             self.count += 1
             shape = (size,)
             lanes[cell] = Buffer(name, buffer.dtype, shape, contiguous(shape), "register", 64)
-        atomic = any(use.atomic for use in uses)
-        identity = Const(REDUCERS[reducer].identity(buffer.dtype), buffer.dtype)
-        before = [
-            _each(b.name, b.shape[0], Store(b.name, (_lane(b),), identity)) for b in lanes.values()
-        ]
-        after = [
-            _combine(b, min(native, b.shape[0]), buffer.name, cell, reducer, atomic)
-            for cell, b in lanes.items()
-        ]
-        middle = [_redirect(part, buffer.name, lanes, None) for part in parts]
-        return allocate(lanes.values(), block(*before, *middle, *after))
+        return lanes
+
+
+def _pays(uses: list[Use], native: int) -> bool:
+    """One update of a cell by one vector, in no loop, is better combined where it stands."""
+    wide = any(width > native for use in uses for width in use.cells.values())
+    cells = {cell for use in uses for cell in use.cells}
+    many = sum(use.updates for use in uses) > len(cells)
+    return many or wide or any(use.looped for use in uses)
 
 
 def _lane(buffer: Buffer) -> Expr:
@@ -139,16 +109,3 @@ def _combine(
     ]
     value = Access(lanes.name, (lane,))
     return block(*parts, _each(lanes.name, native, Update(target, cell, reducer, value, atomic)))
-
-
-def _redirect(
-    stmt: Stmt, name: str, lanes: Mapping[tuple[Expr, ...], Buffer], vector: str | None
-) -> Stmt:
-    match stmt:
-        case For(var=var, kind="vector"):
-            vector = var
-        case Update(buffer, index, reducer, value, _) if (
-            buffer == name and vector is not None and index in lanes
-        ):
-            return Update(lanes[index].name, (Index(vector),), reducer, value)
-    return rebuild(stmt, lambda inner: _redirect(inner, name, lanes, vector))

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from ...algo.tensor_expr.affine import Interval, bounds
 from ...algo.tensor_expr.build import compare, const
 from ...algo.tensor_expr.expr import Index, indices_of
-from ..ir import Alloc, For, Function, If, Let, Stmt, rebuild, with_
-from ..ranges import values_of
+from ..ir import Alloc, For, Function, If, Stmt, rebuild, with_
+from ..ranges import inside
 from .unroll import indexed
 
 Known = Mapping[str, Interval]
@@ -28,23 +28,20 @@ def anchor(function: Function) -> Function:
 
 
 def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
-    match stmt:
-        case For(var=var, lo=lo, body=body):
-            start = bounds(lo, known)[0]
-            body = _stmt(body, {**known, var: values_of(stmt, known)}, registers)
-            loop = with_(stmt, body=body)
-            if start is None or not _drifts(loop, registers):
-                return loop
-            whole = with_(loop, lo=const(start))
-            some = with_(whole, body=If(compare("le", lo, Index(var)), body))
-            return If(compare("le", lo, const(start)), whole, some)
-        case Alloc(buffers, body):
-            own = {buffer.name for buffer in buffers if buffer.scope == "register"}
-            return Alloc(buffers, _stmt(body, known, registers | own))
-        case Let(var, value, body):
-            inner = _stmt(body, {**known, var: bounds(value, known)}, registers)
-            return Let(var, value, inner)
-    return rebuild(stmt, lambda inner: _stmt(inner, known, registers))
+    if isinstance(stmt, Alloc):
+        registers |= {buffer.name for buffer in stmt.buffers if buffer.scope == "register"}
+    within = inside(stmt, known)
+    done = rebuild(stmt, lambda inner: _stmt(inner, within, registers))
+    return _anchored(done, known, registers) if isinstance(done, For) else done
+
+
+def _anchored(loop: For, known: Known, registers: frozenset[str]) -> Stmt:
+    start = bounds(loop.lo, known)[0]
+    if start is None or not _drifts(loop, registers):
+        return loop
+    whole = with_(loop, lo=const(start))
+    some = with_(whole, body=If(compare("le", loop.lo, Index(loop.var)), loop.body))
+    return If(compare("le", loop.lo, const(start)), whole, some)
 
 
 def _drifts(loop: For, registers: frozenset[str]) -> bool:

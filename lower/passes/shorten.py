@@ -11,30 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...algo.dtypes import i32, i64
 from ...algo.tensor_expr.affine import bounds
 from ...algo.tensor_expr.build import compare, const
 from ...algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, accesses
 from ...algo.tensor_expr.reducers import REDUCERS
-from ..cells import Known, candidates, run_of, use_of
-from ..ir import (
-    Alloc,
-    Block,
-    Buffer,
-    For,
-    Function,
-    Let,
-    Stmt,
-    Store,
-    Update,
-    allocate,
-    block,
-    children,
-    rebuild,
-)
-from ..ranges import values_of
+from ..cells import Buffers, Known, Partial, Partials, Use
+from ..ir import Alloc, Buffer, Function, Stmt, Store, Update, children
+from ..ranges import inside
 
 _FIRST = (const(0),)
 _MOST = 2**31 - 2
@@ -43,53 +27,29 @@ _MOST = 2**31 - 2
 
 def shorten(function: Function) -> Function:
     """The function with reductions of indices in 32 bits, where they fit and lanes share them."""
-    buffers = {param.name: param for param in function.params}
-    body = _Shortening().body(function.body, buffers, {})
-    return Function(function.name, function.params, body)
+    return _Shortening().function(function)
 
 
-class _Shortening:
+class _Shortening(Partials):
     def __init__(self) -> None:
         self.count = 0
 
-    def body(self, stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> Stmt:
-        """A body, in which runs of statements that reduce indices into a cell do so in 32 bits."""
-        parts = list(stmt.stmts) if isinstance(stmt, Block) else [stmt]
-        for name in candidates(parts, buffers):
-            if buffers[name].dtype is not i64:
-                continue
-            uses = [use_of(part, buffers[name], known) for part in parts]
-            run = run_of(uses)
-            if run is None:
-                continue
-            start, stop = run
-            cells = dict.fromkeys(cell for use in uses[start:stop] for cell in use.cells)
-            inside = self.short(parts[start:stop], name, list(cells), buffers, known)
-            if inside is not None:
-                return self.body(block(*parts[:start], inside, *parts[stop:]), buffers, known)
-        return block(*(self.inner(part, buffers, known) for part in parts))
-
-    def inner(self, stmt: Stmt, buffers: Mapping[str, Buffer], known: Known) -> Stmt:
-        buffers, known = _within(stmt, buffers, known)
-        return rebuild(stmt, lambda item: self.body(item, buffers, known))
-
-    def short(
-        self,
-        parts: list[Stmt],
-        name: str,
-        cells: list[tuple[Expr, ...]],
-        buffers: Mapping[str, Buffer],
-        known: Known,
-    ) -> Stmt | None:
-        """The statements with each cell's updates going to one of 32 bits; None if some do not
-        fit."""
+    def partial(
+        self, parts: list[Stmt], uses: list[Use], buffer: str, buffers: Buffers, known: Known
+    ) -> Partial | None:
+        """A place of 32 bits for each cell; none if some index does not fit."""
+        if buffers[buffer].dtype is not i64:
+            return None
+        cells = list(dict.fromkeys(cell for use in uses for cell in use.cells))
         found: dict[Update, Expr] = {}
         for part in parts:
-            if not _collect(part, name, cells, buffers, known, found):
+            if not _collect(part, buffer, cells, buffers, known, found):
                 return None
-        before, after, places = [], [], {}
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        places: dict[tuple[Expr, ...], Buffer] = {}
         for cell in cells:
-            place = Buffer(f"{name}.short{self.count or ''}", i32, (1,), (1,), "register", 64)
+            place = Buffer(f"{buffer}.short{self.count or ''}", i32, (1,), (1,), "register", 64)
             self.count += 1
             places[cell] = place
             reducer, atomic = next((u.reducer, u.atomic) for u in found if u.index == cell)
@@ -98,35 +58,21 @@ class _Shortening:
             least = Access(place.name, _FIRST)
             whole = Const(REDUCERS[reducer].identity(i64), i64)
             value = Call("where", (compare("eq", least, none), whole, Cast(i64, least)))
-            after.append(Update(name, cell, reducer, value, atomic))
+            after.append(Update(buffer, cell, reducer, value, atomic))
 
-        def redirect(stmt: Stmt) -> Stmt:
-            if isinstance(stmt, Update) and stmt in found:
-                return Update(places[stmt.index].name, _FIRST, stmt.reducer, found[stmt])
-            return rebuild(stmt, redirect)
+        def update(stmt: Update, vector: str | None) -> Stmt:
+            if stmt not in found:
+                return stmt
+            return Update(places[stmt.index].name, _FIRST, stmt.reducer, found[stmt])
 
-        return allocate(places.values(), block(*before, *map(redirect, parts), *after))
-
-
-def _within(
-    stmt: Stmt, buffers: Mapping[str, Buffer], known: Known
-) -> tuple[Mapping[str, Buffer], Known]:
-    """The buffers and the bounds of variables that are known inside of a statement."""
-    match stmt:
-        case For(var=var):
-            known = {**known, var: values_of(stmt, known)}
-        case Let(var, value, _):
-            known = {**known, var: bounds(value, known)}
-        case Alloc(own, _):
-            buffers = {**buffers, **{buffer.name: buffer for buffer in own}}
-    return buffers, known
+        return Partial(places.values(), before, after, update)
 
 
 def _collect(
     stmt: Stmt,
     name: str,
     cells: list[tuple[Expr, ...]],
-    buffers: Mapping[str, Buffer],
+    buffers: Buffers,
     known: Known,
     found: dict[Update, Expr],
 ) -> bool:
@@ -138,7 +84,9 @@ def _collect(
             return False
         found[stmt] = value
         return True
-    buffers, known = _within(stmt, buffers, known)
+    if isinstance(stmt, Alloc):
+        buffers = {**buffers, **{own.name: own for own in stmt.buffers}}
+    known = inside(stmt, known)
     return all(_collect(s, name, cells, buffers, known, found) for s in children(stmt))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from ...algo.errors import ScheduleError
-from ...algo.tensor_expr.affine import Interval, bounds, normalize
+from ...algo.tensor_expr.affine import Interval, normalize
 from ...algo.tensor_expr.build import add, compare, const
 from ...algo.tensor_expr.expr import Access, Const, Expr, Index, indices_of
 from ...algo.tensor_expr.expr import accesses as reads
@@ -29,7 +29,6 @@ from ..ir import (
     For,
     Function,
     If,
-    Let,
     Stmt,
     Store,
     Update,
@@ -41,7 +40,7 @@ from ..ir import (
     with_,
 )
 from ..ir import walk as statements
-from ..ranges import most_iterations, values_of
+from ..ranges import inside, most_iterations
 
 FILES = 4
 """A register buffer may have this many times the elements of all vector registers."""
@@ -69,23 +68,19 @@ def _check_registers(buffer: Buffer, machine: Machine) -> None:
 
 
 def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine) -> Stmt:
-    match stmt:
-        case For(var=var, body=body, kind=kind):
-            body = _stmt(body, {**known, var: values_of(stmt, known)}, registers, machine)
-            loop = with_(stmt, body=body)
-            if kind == "dot" and most_iterations(loop, known) not in machine.dots:
-                return _copies(loop, known)
-            if kind in ("serial", "dot"):
-                register = _indexed(loop, registers)
-                return loop if register is None else _copies(loop, known, register)
-            return _copies(loop, known) if kind == "unroll" else loop
-        case Alloc(buffers, body):
-            own = {buffer.name for buffer in buffers if buffer.scope == "register"}
-            return Alloc(buffers, _stmt(body, known, registers | own, machine))
-        case Let(var, value, body):
-            inner = _stmt(body, {**known, var: bounds(value, known)}, registers, machine)
-            return Let(var, value, inner)
-    return rebuild(stmt, lambda inner: _stmt(inner, known, registers, machine))
+    if isinstance(stmt, Alloc):
+        registers |= {buffer.name for buffer in stmt.buffers if buffer.scope == "register"}
+    within = inside(stmt, known)
+    done = rebuild(stmt, lambda inner: _stmt(inner, within, registers, machine))
+    return _unrolled(done, known, registers, machine) if isinstance(done, For) else done
+
+
+def _unrolled(loop: For, known: Known, registers: frozenset[str], machine: Machine) -> Stmt:
+    portable = loop.kind == "dot" and most_iterations(loop, known) not in machine.dots
+    if loop.kind == "unroll" or portable:
+        return _copies(loop, known)
+    register = _indexed(loop, registers) if loop.kind in ("serial", "dot") else None
+    return loop if register is None else _copies(loop, known, register)
 
 
 def _indexed(loop: For, registers: frozenset[str]) -> str | None:
