@@ -34,6 +34,7 @@ from . import (
     emit_matrix,
     emit_memory,
     emit_parallel,
+    emit_pieces,
     emit_prefetch,
     emit_squares,
     emit_stream,
@@ -86,8 +87,7 @@ def statement(f: Frame, stmt: Stmt) -> None:
         return
     match stmt:
         case Block(stmts):
-            for part in stmts:
-                statement(f, part)
+            emit_pieces.block(f, stmts, statement)
         case For():
             _for(f, stmt)
         case If(cond, then, orelse):

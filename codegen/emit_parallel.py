@@ -8,16 +8,14 @@ one that is busy, means that the calling thread does all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
-from ..algo.tensor_expr.expr import Access, Index, walk
-from ..lower.ir import For, Stmt, Store, Update, expressions, variables
-from ..lower.ir import walk as walk_statements
+from ..lower.ir import For, Stmt
+from .closure import Closure
 from .emit_stream import fence
-from .frame import Frame, Storage
+from .frame import Frame
 from .spans import of_loop
 from .target import PTR
 from .values import I1, I8, I64, VOID, Span, Value
@@ -36,16 +34,10 @@ def parallel(
     """Emits a parallel loop that is not inside another one."""
     f.unit.parallel = True
     ib = f.ib
-    names = used(loop.body)
-    lengths = [n for b in names if b in f.buffers for n in variables(f.buffers[b].buffer)]
-    names = list(dict.fromkeys([*names, *lengths]))
-    values = [f.vars[n] for n in names if n in f.vars]
-    storages = [f.buffers[n] for n in names if n in f.buffers]
-    captured = [v.llvm for v in values if v.llvm is not None]
-    captured += [s.pointer for s in storages]
+    closed = Closure(f, loop.body)
     slots = ib.gep(f.heap, [I64(f.unit.workspace.kernel)], source_etype=I8)
     first, last = f.scalar(lo), f.scalar(hi)
-    captured += [first, f.status, slots]
+    captured = [*closed.passed, first, f.status, slots]
 
     name = f.unit.module.get_unique_name(f"{f.fn.name}.{loop.var}")
     body = ir.Function(f.unit.module, BODY, name)
@@ -68,11 +60,7 @@ def parallel(
             for i, c in enumerate(captured)
         ]
     )
-    for name, v in zip([n for n in names if n in f.vars], values, strict=True):
-        base = None if v.llvm is None else next(loaded)
-        g.vars[name] = replace(v, llvm=base)
-    for s in storages:
-        g.buffers[s.buffer.name] = Storage(s.buffer, next(loaded), s.lanes)
+    closed.enter(g, loaded, shared=True)
     start, g.status, threads = loaded
     _, begin, end, slot = body.args
     mine = g.ib.mul(slot, I64(f.unit.workspace.thread))
@@ -127,17 +115,3 @@ def _launch(f: Frame, body: ir.Function, closure: ir.Value, count: ir.Value, dyn
 def _field(ib: ir.IRBuilder, pointer: ir.Value, struct: ir.Type, i: int) -> ir.Value:
     at = [ir.IntType(32)(0), ir.IntType(32)(i)]
     return ib.gep(pointer, at, inbounds=True, source_etype=struct)
-
-
-def used(stmt: Stmt) -> list[str]:
-    """Names of the variables and buffers that a statement mentions, in order of appearance."""
-    names: dict[str, None] = {}
-    for item in walk_statements(stmt):
-        if isinstance(item, (Store, Update)):
-            names.setdefault(item.buffer)
-        for expr in expressions(item):
-            for part in walk(expr):
-                match part:
-                    case Index(name) | Access(name, _):
-                        names.setdefault(name)
-    return list(names)

@@ -21,7 +21,13 @@ from .tree import schedule
 from .walk import walk
 
 QUOTA = 5_000_000
-"""Operations of isl that one lowering may take: some seconds."""
+"""Operations of isl that the lowering of a nest of some statements may take: some seconds."""
+SOME = 32
+"""As many. isl compares statements in pairs, so that of more it may take as many more."""
+
+
+def _quota(nest: Nest) -> int:
+    return QUOTA * max(1, len(nest.stmts) ** 2 // SOME**2)
 
 
 class Unlowered(ScheduleError, UnsupportedError):
@@ -88,7 +94,7 @@ def _code(
 ) -> tuple[ir.Stmt, Mapping[str, Window]]:
     """What runs the nest in a context, and where its buffers lie."""
     try:
-        with isl.quota(QUOTA):
+        with isl.quota(_quota(nest)):
             stored = windows(nest, context, lengths, strides)
         body = _whole(nest, name, stored, context, ())
         homes = {nest.buffers[buffer].at for buffer in torn(body)}
@@ -96,7 +102,7 @@ def _code(
             body = _whole(nest, name, stored, context, [home for home in homes if home])
     except isl.Exhausted:
         raise Unlowered(
-            f"{name}: isl finds no loops for this nest within {QUOTA} operations; "
+            f"{name}: isl finds no loops for this nest within {_quota(nest)} operations; "
             f"split or fuse fewer loops"
         ) from None
     for buffer in torn(body):
@@ -112,10 +118,10 @@ def _whole(
 ) -> ir.Stmt:
     """The code that runs every instance of the nest, loops `held` in one piece."""
     known: Mapping[str, Mapping[Expr, Expr]] = {}
-    with isl.quota(QUOTA):
+    with isl.quota(_quota(nest)):
         body, visits = _generate(nest, stored, known, context, held)
     if not complete(nest, visits, context):
-        with isl.quota(QUOTA):
+        with isl.quota(_quota(nest)):
             known = {stmt.name: determined(stmt, context) for stmt in nest.stmts.values()}
             body, visits = _generate(nest, stored, known, context, held)
         if not complete(nest, visits, context):

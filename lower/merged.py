@@ -12,16 +12,18 @@ from collections.abc import Iterator, Sequence
 
 from ..algo.tensor_expr.affine import linear
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, walk
-from ..sched.loop.nest import Buffer, Nest
+from ..sched.loop.nest import Buffer, Nest, Stmt
 from ..sched.loop.storage import cells, in_coordinates
 from ..sched.loop.tree import around_stmt
 
 
-def merged(nest: Nest, buffer: Buffer, extents: Sequence[Expr]) -> list[tuple[Expr, ...]]:
+def merged(
+    nest: Nest, stmts: Sequence[Stmt], buffer: Buffer, extents: Sequence[Expr]
+) -> list[tuple[Expr, ...]]:
     """Ways to store a buffer with several dimensions made one, over d0, d1, ...: different
-    elements have different places. `extents` are those of the tensor."""
+    elements have different places. `stmts` use it; `extents` are those of the tensor."""
     found: dict[tuple[Expr, ...], None] = {}
-    for form in _forms(nest, buffer):
+    for form in _forms(nest, stmts, buffer):
         dims = _digits(form, extents)
         if dims is not None:
             last = max(dims)
@@ -30,9 +32,9 @@ def merged(nest: Nest, buffer: Buffer, extents: Sequence[Expr]) -> list[tuple[Ex
     return list(found)
 
 
-def _forms(nest: Nest, buffer: Buffer) -> Iterator[Expr]:
+def _forms(nest: Nest, stmts: Sequence[Stmt], buffer: Buffer) -> Iterator[Expr]:
     """What loops count, over the coordinates of the elements touched, where it is a sum."""
-    for stmt in nest.stmts.values():
+    for stmt in stmts:
         for cell in dict.fromkeys(cells(stmt, buffer.name)):
             if any(isinstance(item, Access) for part in cell for item in walk(part)):
                 continue

@@ -9,7 +9,7 @@ local buffer that lies around loops over GPU threads becomes each thread's own l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -83,7 +83,7 @@ def windows(
     return {
         name: _param(nest, buffer, lengths, (strides or {}).get(name))
         if buffer.scope == "param"
-        else _window(nest, buffer, context, lengths)
+        else _window(nest, buffer, [nest.stmts[user] for user in users[name]], context, lengths)
         for name, buffer in nest.buffers.items()
         if buffer.scope == "param" or users[name]
     }
@@ -113,17 +113,20 @@ def _param(nest: Nest, buffer: Buffer, lengths: Lengths, strides: tuple[int, ...
     return Window(stored, (Const(0),) * buffer.rank, {}, None)
 
 
-def _window(nest: Nest, buffer: Buffer, context: Context, lengths: Lengths) -> Window:
+def _window(
+    nest: Nest, buffer: Buffer, stmts: Sequence[Stmt], context: Context, lengths: Lengths
+) -> Window:
+    """The storage of a buffer that these statements use."""
     around = _around(nest, buffer)
     tensor: Ranges | None = None
     if buffer.tensor in nest.kernel.tensors:
         shape = map(lengths.most, _lengths(nest, buffer, lengths))
         tensor = {f"d{n}": (0, extent - 1) for n, extent in enumerate(shape)}
     forms = None
-    origins, extents = _placed(nest, buffer, forms, around, context, tensor)
+    origins, extents = _placed(stmts, buffer, forms, around, context, tensor)
     if tensor and not (buffer.layout or buffer.fold or buffer.pad or buffer.border):
-        for forms_too in merged(nest, buffer, _lengths(nest, buffer, lengths)):
-            found = _placed(nest, buffer, forms_too, around, context, tensor)
+        for forms_too in merged(nest, stmts, buffer, _lengths(nest, buffer, lengths)):
+            found = _placed(stmts, buffer, forms_too, around, context, tensor)
             if prod(found[1]) < prod(extents):
                 forms, (origins, extents) = forms_too, found
     folds = {dim: n for dim, n in buffer.fold if n < extents[dim]}
@@ -153,7 +156,7 @@ def _whole_lines(buffer: Buffer, extents: list[int]) -> None:
 
 
 def _placed(
-    nest: Nest,
+    stmts: Sequence[Stmt],
     buffer: Buffer,
     forms: tuple[Expr, ...] | None,
     around: Mapping[str, Mapping[str, Expr]],
@@ -164,7 +167,7 @@ def _placed(
     origins: list[Expr] = []
     extents: list[int] = []
     for dim in range(buffer.rank if forms is None else len(forms)):
-        touched = _touched(nest, buffer, forms, dim, around, context)
+        touched = _touched(stmts, buffer, forms, dim, around, context)
         if touched is None:
             if tensor is None:
                 raise InternalError(f"{buffer.name} has no shape for accesses that depend on data")
@@ -199,7 +202,7 @@ def _around(nest: Nest, buffer: Buffer) -> dict[str, Mapping[str, Expr]]:
 
 
 def _touched(
-    nest: Nest,
+    stmts: Sequence[Stmt],
     buffer: Buffer,
     forms: tuple[Expr, ...] | None,
     dim: int,
@@ -208,7 +211,7 @@ def _touched(
 ) -> raw.Map | None:
     """{ [loops around] -> [coordinate] } of all accesses, or None where one depends on data."""
     total: raw.Map | None = None
-    for stmt in nest.stmts.values():
+    for stmt in stmts:
         for cell in dict.fromkeys(cells(stmt, buffer.name)):
             at = _by(forms, cell)[dim]
             if any(isinstance(item, Access) for item in walk(at)):

@@ -5,7 +5,7 @@ A refusal shows one pair of instances, the lexicographically first under the sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...algo.errors import ScheduleError
@@ -17,13 +17,16 @@ from .nest import Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
 from .relations import NO_FOLDS, differ, earlier, from_data, same_element, second
 from .storage import in_coordinates, reads, repeats, touching
-from .tree import around_loop, around_stmt, loops_to
+from .tree import around_loop, around_stmt, loops_to, moved
 from .witness import Pair, at, element, first_pair, instance, value
 
 
 def check_order(before: Nest, after: Nest, who: str) -> None:
     """Raises unless every dependence still runs forwards; pairs whose order stayed are skipped."""
+    changed = moved(before.tree, after.tree)
     for dep in dependences(after.kernel.stages):
+        if dep.src not in changed and dep.dst not in changed:
+            continue
         old = relative(before.tree, dep.src, dep.dst).signature(dep.src, dep.dst)
         new = relative(after.tree, dep.src, dep.dst).signature(dep.src, dep.dst)
         if old != new:
@@ -60,10 +63,11 @@ def _earlier(src: Sequence[Expr], dst: Sequence[Expr], dims: tuple[str, ...]) ->
 
 def _storage_loops(nest: Nest, tensor: str, shared: tuple[Loop, ...]) -> list[Loop]:
     """The loops each of whose iterations has storage of its own for a tensor and its copies."""
-    users = touching(nest)
+    users = touching(nest, [n for n, buffer in nest.buffers.items() if buffer.tensor == tensor])
     depth = len(shared)
-    for name, buffer in nest.buffers.items():
-        if buffer.tensor == tensor and users[name]:
+    for name, stmts in users.items():
+        buffer = nest.buffers[name]
+        if stmts:
             own = {loop.name for loop in loops_to(nest.tree, buffer.at)}
             depth = min(depth, sum(loop.name in own for loop in shared))
     return list(shared[:depth])
@@ -85,10 +89,12 @@ class Touch:
 def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
     """The accesses under a loop to each buffer that its iterations share."""
     within = [nest.stmts[name] for name in leaves(loop)]
+    used = {name for stmt in within for name in (stmt.buffer, *(r.tensor for r in reads(stmt)))}
     folds = folding(nest.kernel.stages)
-    for buffer in nest.buffers.values():
-        if _private_to(nest, buffer.at, loop):
+    for name in nest.buffers:
+        if name not in used or _private_to(nest, nest.buffers[name].at, loop):
             continue
+        buffer = nest.buffers[name]
         found: list[Touch] = []
         for stmt in within:
             if stmt.buffer == buffer.name:
@@ -247,12 +253,18 @@ def check_lanes(nest: Nest, loop: Loop, who: str) -> None:
         raise ScheduleError(f"{who}: {found}; {_remedy(nest, loop, found, who)}")
 
 
-def check_marks(nest: Nest, who: str) -> None:
-    """Raises unless every loop that is marked so may run its iterations at once."""
+def check_marks(nest: Nest, who: str, changed: Collection[str]) -> None:
+    """Raises unless every loop that is marked so may run its iterations at once.
+
+    Loops that use none of the buffers `changed` are not looked at.
+    """
+    users = {name for stmts in touching(nest, changed).values() for name in stmts}
     for loop in loops(nest.tree):
+        if loop.kind in ("serial", "unroll") or users.isdisjoint(loop.values):
+            continue
         if loop.kind == "vector":
             check_lanes(nest, loop, who)
-        elif loop.kind not in ("serial", "unroll"):
+        else:
             check_concurrent(nest, loop, who)
 
 

@@ -62,7 +62,7 @@ class ComputeAt(Primitive):
                 )
         if not self._is_single(nest, loop):
             self._check_users(nest, group, loop)
-        check_moved(self.after(nest), {stmt.name for stmt in group}, self.who)
+        check_moved(nest, self.after(nest), {stmt.name for stmt in group}, self.who)
 
     def _check_users(self, nest: Nest, group: Sequence[Stmt], loop: Loop) -> None:
         users = users_of(nest, group)
@@ -162,12 +162,12 @@ def is_recurrence(stmt: Stmt) -> bool:
     return any(r.tensor == stmt.buffer and r.indices != stmt.lhs for r in reads(stmt))
 
 
-def check_moved(nest: Nest, names: Collection[str], who: str) -> None:
+def check_moved(before: Nest, nest: Nest, names: Collection[str], who: str) -> None:
     """Raises unless statements that have moved run at the right time, and values are found."""
     for dep in dependences(nest.kernel.stages):
         if dep.src in names or dep.dst in names:
             check_dependence(nest, dep, who)
-    check_storage(nest, who)
+    check_storage(nest, who, before)
 
 
 def moved(

@@ -13,6 +13,10 @@ Join = tuple[str, str]
 """A nest, and the index of the loop of it inside of which another is computed."""
 
 
+MOST = 16
+"""How many temporaries one loop computes, at most: what checks and isl take grows by its square."""
+
+
 def joins(
     found: Sequence[Group], temps: set[str], inner: int
 ) -> tuple[dict[str, Join], frozenset[str]]:
@@ -29,13 +33,19 @@ def joins(
     if not found or found[-1].main.carries:
         return made, frozenset()
     last = found[-1]
+    positions: dict[str, dict[int, None]] = {}  # of those that read a tensor
+    for n, group in enumerate(found):
+        for access in reads_of(group):
+            positions.setdefault(access.tensor, {})[n] = None
     for n in range(len(found) - 2, -1, -1):
         group = found[n]
+        if len(made) == MOST:
+            break
         if group.main.tensor.removesuffix(".acc") != group.name or group.name not in temps:
             continue
         if group.main.carries:
             continue  # its loops are those of a recurrence
-        readers = [g for g in found[n + 1 :] if any(a.tensor == group.name for a in reads_of(g))]
+        readers = [found[at] for at in positions.get(group.name, ()) if at > n]
         if not all(r is last or r.name in made for r in readers):
             continue
         depth = min((_shared(group, r) for r in readers), default=0)

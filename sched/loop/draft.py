@@ -18,6 +18,7 @@ from .names import origins
 from .nest import Nest, loops
 from .primitive import Primitive
 from .schedule import Schedule
+from .tree import named
 
 
 class Draft:
@@ -49,7 +50,7 @@ class Draft:
 
     def has(self, loop: str) -> bool:
         """Is there a loop of this full name?"""
-        return any(item.name == loop for item in loops(self.nest.tree))
+        return named(self.nest.tree, loop) is not None
 
     def copies(self, loop: str) -> Iterator[str]:
         """The full names of a loop and of the copies that distribution made of it."""

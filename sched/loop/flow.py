@@ -9,8 +9,9 @@ GPU of the same block (`blocks`). Then the piece holds the newest value, by indu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ...algo import isl
 from ...algo.errors import ScheduleError
@@ -20,11 +21,11 @@ from ...algo.tensor_expr.expr import Expr, Index, indices_of
 from ...algo.tensor_expr.points import mapping, points
 from .blocks import dividing, position
 from .last_write import QUOTA, Event, Question, first, last_writes, lost, stale, union
-from .nest import Loop, Nest, Seq, Stmt, Tree, leaves
+from .nest import Loop, Nest, Seq, Stmt, Tree
 from .order import same_iteration
 from .relations import from_data, positive, sizes_in, symbols
-from .storage import in_coordinates, reads, repeats
-from .tree import loops_to
+from .storage import in_coordinates, reads, repeats, touching
+from .tree import loops_to, parts_of
 from .witness import at, element, instance
 
 Axes = Mapping[str, Sequence[str]]
@@ -52,14 +53,22 @@ class Role:
 
 def check_flow(nest: Nest, tensors: Iterable[str], who: str) -> None:
     """Raises unless every read of the tensors, through whatever buffer, sees the right value."""
-    axes = dividing(nest)
+    axes, users = dividing(nest), touching(nest)
+    order = {name: n for n, name in enumerate(nest.stmts)}
+    own: dict[str, dict[str, list[str]]] = {}
+    for name, buffer in nest.buffers.items():
+        own.setdefault(buffer.tensor, {})[name] = users[name]
     for tensor in dict.fromkeys(tensors):
-        _check_tensor(nest, tensor, axes, who)
+        names = set(chain.from_iterable(own[tensor].values()))
+        stmts = [nest.stmts[name] for name in sorted(names, key=order.__getitem__)]
+        _check_tensor(nest, tensor, own[tensor], stmts, axes, who)
 
 
-def _check_tensor(nest: Nest, tensor: str, axes: Axes, who: str) -> None:
-    own = {name for name, buffer in nest.buffers.items() if buffer.tensor == tensor}
-    writers = [Role(s, s.buffer, s.lhs) for s in nest.stmts.values() if s.buffer in own]
+def _check_tensor(
+    nest: Nest, tensor: str, own: Collection[str], stmts: Sequence[Stmt], axes: Axes, who: str
+) -> None:
+    """`own` are the tensor's buffers, `stmts` the statements that use one."""
+    writers = [Role(s, s.buffer, s.lhs) for s in stmts if s.buffer in own]
     data = next((w.stmt for w in writers if any(map(from_data, w.cell))), None)
     if data is not None:
         raise ScheduleError(
@@ -67,7 +76,7 @@ def _check_tensor(nest: Nest, tensor: str, axes: Axes, who: str) -> None:
             "so its values cannot be followed; keep it in one place"
         )
     role = nest.kernel.tensors[tensor].role
-    for reader in readers(nest, own):
+    for reader in readers(stmts, own):
         if not (role == "input" and reader.buffer == tensor):
             sources = _sources(nest, writers, reader.buffer)
             _check_reader(nest, reader, sources, axes.get(reader.buffer, ()), who)
@@ -75,8 +84,9 @@ def _check_tensor(nest: Nest, tensor: str, axes: Axes, who: str) -> None:
         _check_end(nest, tensor, _sources(nest, writers, tensor), who)
 
 
-def readers(nest: Nest, own: set[str]) -> Iterator[Role]:
-    for stmt in nest.stmts.values():
+def readers(stmts: Iterable[Stmt], own: Collection[str]) -> Iterator[Role]:
+    """The statements that read one of these buffers, which those of a reducer do that update it."""
+    for stmt in stmts:
         for read in reads(stmt):
             if read.tensor in own:
                 yield Role(stmt, read.tensor, read.indices, "@read", read.guards)
@@ -275,14 +285,11 @@ def times(
 
     def walk(part: Tree) -> None:
         if isinstance(part, Seq):
-            below = [named & set(leaves(item)) for item in part.parts]
-            for n, item in enumerate(part.parts):
-                if sum(map(bool, below)) > 1:
-                    for role in roles:
-                        if role.stmt.name in below[n]:
-                            times[role].append(const(n))
-                if below[n]:
-                    walk(item)
+            parts = parts_of(part, named)
+            for role in roles if len(parts) > 1 else ():
+                times[role] += map(const, parts_of(part, [role.stmt.name]))
+            for n in parts:
+                walk(part.parts[n])
         elif isinstance(part, Loop):
             if not decided(part):
                 for role in roles:

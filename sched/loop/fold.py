@@ -128,12 +128,12 @@ def _check(nest: Nest, buffer: Buffer, who: str) -> None:
 
 def _sizes(nest: Nest, buffer: Buffer) -> list[str]:
     users = [s for s in nest.stmts.values() if s.buffer == buffer.name]
-    return symbols(*users, *(role.stmt for role in readers(nest, {buffer.name})))
+    return symbols(*users, *(role.stmt for role in readers(nest.stmts.values(), {buffer.name})))
 
 
 def _roles(nest: Nest, buffer: Buffer) -> tuple[list[Role], list[Role]]:
     writers = [Role(s, s.buffer, s.lhs) for s in nest.stmts.values() if s.buffer == buffer.name]
-    return writers, list(readers(nest, {buffer.name}))
+    return writers, list(readers(nest.stmts.values(), {buffer.name}))
 
 
 def _life(nest: Nest, buffer: Buffer, sizes: Sequence[str]) -> Life | None:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection
+from functools import lru_cache
 
 from ...algo.errors import ScheduleError
 from .nest import Loop, Nest, leaves, loops
+from .tree import named
 
 PARTS = ("init", "update", "final", "load", "store", "acc", "rf")
 """Stages of one accumulation: copies of a loop under these are copies of one loop."""
 
 
+@lru_cache(maxsize=1 << 14)
 def base(name: str) -> str:
     """The loop of which a distributed copy was made: `C.init.ii` is a copy of `C.ii`."""
     *stage, index = name.split(".")
@@ -64,10 +67,10 @@ def find_loops(
 
     Of several that end in it, those that `meant` holds for, if there are any.
     """
+    exact = named(nest.tree, name)
+    if exact is not None:
+        return [exact]
     everything = list(loops(nest.tree))
-    exact = [loop for loop in everything if loop.name == name]
-    if exact:
-        return exact
     found = [loop for loop in everything if loop.name.endswith("." + name)]
     computing = [loop for loop in found if not is_packing(loop.name)]
     found = computing or found

@@ -53,7 +53,7 @@ class Primitive(ABC):
         kept: _Step | None = self.__dict__.pop("_kept", None)
         if kept is not None and kept[0] is nest:
             return kept[1]
-        made = place(self.apply(nest))
+        made = place(self.apply(nest), nest)
         self.__dict__["_kept"] = (nest, made)
         return made
 

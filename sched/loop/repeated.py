@@ -7,6 +7,8 @@ So the last initialisation before an update must be one of the same repetition.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...algo import isl
 from ...algo.errors import ScheduleError
 from ...algo.tensor_expr.build import compare
@@ -19,10 +21,11 @@ from .storage import repeats
 from .witness import at, element, instance
 
 
-def check_repeated(nest: Nest, who: str) -> None:
-    """Raises unless every repetition of a reduction accumulates from its own start."""
+def check_repeated(nest: Nest, who: str, changed: Collection[str]) -> None:
+    """Raises unless every repetition of a reduction into a buffer of those accumulates from its own
+    start."""
     for stmt in nest.stmts.values():
-        if stmt.reducer is not None and repeats(stmt):
+        if stmt.reducer is not None and stmt.buffer in changed and repeats(stmt):
             _check(nest, stmt, who)
 
 

@@ -24,7 +24,7 @@ from .order import other_iteration, relative, runs_before
 from .primitive import Primitive
 from .regions import Cell
 from .relations import from_data, primed, same_element, second
-from .storage import accumulators, cells, reads, touching
+from .storage import accumulators, cells, displaced, reads, touching
 from .tree import around_stmt, edit, loops_to, seq
 from .validate import check_blocks
 from .witness import at, first_pair
@@ -86,7 +86,7 @@ class Stage(Primitive):
         after = self.after(nest)
         check_flow(after, [buffer.tensor], self.who)
         check_folds(after, self.who)
-        check_marks(after, self.who)
+        check_marks(after, self.who, displaced(nest, after))
         check_blocks(after, self.who)
 
     def _buffer(self, nest: Nest, loop: Loop) -> Buffer:

@@ -8,22 +8,29 @@ element's coordinates, in the same way for every access, or be a repetition of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from ...algo.tensor_expr.expr import Expr, Index, accesses, indices_of, substitute
 from .nest import Loop, Nest, Stmt
 from .reads import Read, reads_in
-from .tree import chains, common_loops
+from .tree import around_stmt, common_loops, moved
 
 
-def touching(nest: Nest) -> dict[str, list[str]]:
-    """The statements that read or write each buffer, in the order of the nest."""
-    found: dict[str, list[str]] = {name: [] for name in nest.buffers}
+def touching(nest: Nest, buffers: Collection[str] | None = None) -> dict[str, list[str]]:
+    """The statements that read or write each buffer (or each of `buffers`), in the order of the
+    nest."""
+    found: dict[str, list[str]] = {
+        name: [] for name in nest.buffers if buffers is None or name in buffers
+    }
     for name, stmt in nest.stmts.items():
-        for buffer in dict.fromkeys((stmt.buffer, *_accesses(stmt))):
-            found[buffer].append(name)
+        accessed = _accesses(stmt)
+        if stmt.buffer in found:
+            found[stmt.buffer].append(name)
+        for buffer in accessed:
+            if buffer in found and buffer != stmt.buffer:
+                found[buffer].append(name)
     return found
 
 
@@ -35,6 +42,7 @@ def cells(stmt: Stmt, buffer: str) -> Iterator[tuple[Expr, ...]]:
 
 
 def _accesses(stmt: Stmt) -> Mapping[str, list[tuple[Expr, ...]]]:
+    """What a statement reads, by buffer."""
     return _accesses_in((stmt.value, *stmt.lhs))
 
 
@@ -74,26 +82,45 @@ def family(nest: Nest, tensor: str) -> list[str]:
     return found
 
 
-def place(nest: Nest) -> Nest:
-    """The nest with `at` of every buffer brought up to date with the tree."""
-    buffers = {}
-    users, around_each = touching(nest), chains(nest.tree)
+def place(nest: Nest, before: Nest | None = None) -> Nest:
+    """The nest with `at` of every buffer brought up to date with the tree.
+
+    `before` is a nest that was so already and of which this one was made: buffers whose accesses
+    stand under the same loops as there stay where they are.
+    """
+    users = touching(nest, displaced(before, nest))
     computed: dict[str, set[str]] = {}
     for stage in nest.kernel.stages:
         computed.setdefault(stage.tensor, set()).add(stage.name)
-    for name, buffer in nest.buffers.items():
-        if buffer.scope != "param":
-            stmts = users[name]
-            around = common_loops([around_each[stmt] for stmt in stmts])
-            if buffer.pinned:
-                around = _down_to(around, buffer.at)
-            else:
-                anew = not computed.get(name, set()).isdisjoint(stmts)
-                around = _private(nest, name, stmts, around, anew)
-            at = around[-1].name if around else None
-            buffer = buffer if buffer.at == at else replace(buffer, at=at)
-        buffers[name] = buffer
+    buffers = dict(nest.buffers)
+    for name, stmts in users.items():
+        buffer = buffers[name]
+        if buffer.scope == "param":
+            continue
+        around = common_loops([around_stmt(nest.tree, stmt) for stmt in stmts])
+        if buffer.pinned:
+            around = _down_to(around, buffer.at)
+        else:
+            anew = not computed.get(name, set()).isdisjoint(stmts)
+            around = _private(nest, name, stmts, around, anew)
+        at = around[-1].name if around else None
+        if buffer.at != at:
+            buffers[name] = replace(buffer, at=at)
     return replace(nest, buffers=buffers)
+
+
+def displaced(before: Nest | None, nest: Nest) -> Collection[str]:
+    """The buffers whose place or values may be others than in a nest of which this one was made."""
+    if before is None or before.kernel is not nest.kernel:
+        return nest.buffers
+    old, new = before.stmts, nest.stmts
+    names = moved(before.tree, nest.tree)
+    names |= {name for name, stmt in new.items() if old.get(name) is not stmt}
+    changed = [stmts[name] for stmts in (old, new) for name in names if name in stmts]
+    changed += [stmt for name, stmt in old.items() if name not in new]
+    found = {buffer for stmt in changed for buffer in (stmt.buffer, *_accesses(stmt))}
+    found |= {name for name, item in nest.buffers.items() if before.buffers.get(name) is not item}
+    return found & nest.buffers.keys()
 
 
 def rehomed(nest: Nest, homes: Mapping[str, str | None]) -> Nest:

@@ -53,7 +53,7 @@ class StoreAt(Primitive):
                     f"{self.who}: loop {loop.name}{where(nest, loop)} is {loop.kind}, and values "
                     "are kept over its iterations; use store_at before marking loops"
                 )
-        check_moved(after, names, self.who)
+        check_moved(nest, after, names, self.who)
 
     def _group(self, nest: Nest) -> list[Stmt]:
         buffer = nest.buffers.get(self.stage)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from .nest import Leaf, Loop, Nest, Seq, Tree, leaves
+from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
 
 Step = tuple[Loop | Seq, int]
 """A node on the way down, and which of its parts the way enters (0 for a loop)."""
@@ -30,12 +30,12 @@ def steps_to(tree: Tree, found: Callable[[Tree], bool]) -> list[Step] | None:
 
 def way_to(tree: Tree, stmt: str) -> list[Step]:
     """The way from the root to a statement."""
-    return list(_ways(_Same(tree)).get(Leaf(stmt), ()))
+    return list(_way(tree, stmt, 0) or ())
 
 
 def way_to_loop(tree: Tree, name: str) -> list[Step]:
     """The way from the root to a loop, itself excluded."""
-    return list(_ways(_Same(tree)).get(name, ()))[:-1]
+    return list(_way(tree, name, 1) or ())[:-1]
 
 
 def _nodes(tree: Tree) -> Iterator[tuple[Tree, tuple[Step, ...]]]:
@@ -66,16 +66,48 @@ class _Same:
         return isinstance(other, _Same) and other.tree is self.tree
 
 
-@lru_cache(maxsize=64)
-def _ways(key: _Same) -> Mapping[Leaf | str, tuple[Step, ...]]:
-    """The ways to all statements, and to and into all loops by their names."""
-    found: dict[Leaf | str, tuple[Step, ...]] = {}
-    for node, way in _nodes(key.tree):
-        if isinstance(node, Leaf):
-            found[node] = way
-        elif isinstance(node, Loop):
-            found[node.name] = (*way, (node, 0))
+def _way(tree: Tree, name: str, kind: int) -> tuple[Step, ...] | None:
+    """The way to a statement (kind 0), or to and into a loop (kind 1); None where there is none."""
+    way: list[Step] = []
+    while True:
+        match tree:
+            case Seq(parts):
+                at = _positions(_Same(tree))[kind].get(name)
+                if at is None:
+                    return None
+                way.append((tree, at))
+                tree = parts[at]
+            case Loop() as loop:
+                way.append((loop, 0))
+                if kind == 1 and loop.name == name:
+                    return tuple(way)
+                tree = loop.body
+            case Leaf(stmt):
+                return tuple(way) if kind == 0 and stmt == name else None
+
+
+def parts_of(tree: Seq, stmts: Iterable[str]) -> list[int]:
+    """The parts of a sequence in which those of the statements stand that are in it, in order."""
+    positions = _positions(_Same(tree))[0]
+    return sorted({positions[stmt] for stmt in stmts if stmt in positions})
+
+
+@lru_cache(maxsize=4096)
+def _positions(key: _Same) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """In which part of a sequence a statement stands, and a loop. A primitive changes few parts,
+    and what the others hold is remembered."""
+    found: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    assert isinstance(key.tree, Seq)
+    for n, part in enumerate(key.tree.parts):
+        for positions, names in zip(found, _names(_Same(part)), strict=True):
+            positions.update(dict.fromkeys(names, n))
     return found
+
+
+@lru_cache(maxsize=4096)
+def _names(key: _Same) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The statements and the loops of a tree."""
+    return tuple(leaves(key.tree)), tuple(loop.name for loop in loops(key.tree))
 
 
 def around_stmt(tree: Tree, stmt: str) -> list[Loop]:
@@ -90,9 +122,10 @@ def around_loop(tree: Tree, name: str) -> list[Loop]:
 
 def loops_to(tree: Tree, name: str | None) -> list[Loop]:
     """The loops around a loop and itself, outermost first; none where there is no name."""
-    if name is None:
-        return []
-    return [node for node, _ in _ways(_Same(tree))[name] if isinstance(node, Loop)]
+    way = () if name is None else _way(tree, name, 1)
+    if way is None:
+        raise KeyError(name)
+    return [node for node, _ in way if isinstance(node, Loop)]
 
 
 def loop_named(tree: Tree, name: str) -> Loop:
@@ -100,20 +133,30 @@ def loop_named(tree: Tree, name: str) -> Loop:
     return loops_to(tree, name)[-1]
 
 
+def named(tree: Tree, name: str) -> Loop | None:
+    """The loop of that full name, if there is one."""
+    way = _way(tree, name, 1)
+    loop = way[-1][0] if way else None
+    return loop if isinstance(loop, Loop) else None
+
+
 def edit(tree: Tree, change: Mapping[str, Callable[[Loop], Tree]]) -> Tree:
     """Rebuilds the tree with the named loops replaced (their new bodies already rebuilt)."""
+    nodes = {id(node) for name in change for node, _ in _way(tree, name, 1) or ()}
+    return _edited(tree, change, nodes) if nodes else tree
+
+
+def _edited(tree: Tree, change: Mapping[str, Callable[[Loop], Tree]], nodes: set[int]) -> Tree:
+    """`edit`, where `nodes` are those on the way to a loop that changes."""
     match tree:
-        case Leaf():
-            return tree
         case Seq(parts):
-            new = [edit(part, change) for part in parts]
-            same = all(a is b for a, b in zip(new, parts, strict=True))
-            return tree if same else seq(new)
-        case Loop() as loop:
-            body = edit(loop.body, change)
+            return seq([_edited(p, change, nodes) if id(p) in nodes else p for p in parts])
+        case Loop() as loop if id(loop) in nodes:
+            body = _edited(loop.body, change, nodes)
             loop = loop if body is loop.body else replace(loop, body=body)
             rule = change.get(loop.name)
             return rule(loop) if rule else loop
+    return tree
 
 
 def wrap(body: Tree, around: list[Loop], stmts: set[str] | None = None) -> Tree:
@@ -145,11 +188,19 @@ def remove(tree: Tree, gone: set[str]) -> Tree | None:
 
 def chains(tree: Tree) -> dict[str, tuple[Loop, ...]]:
     """The loops around every statement, outermost first."""
-    return {
-        key.stmt: tuple(node for node, _ in way if isinstance(node, Loop))
-        for key, way in _ways(_Same(tree)).items()
-        if isinstance(key, Leaf)
-    }
+    return {stmt: tuple(around_stmt(tree, stmt)) for stmt in leaves(tree)}
+
+
+def moved(before: Tree, after: Tree) -> set[str]:
+    """The statements around which the loops are others than before, or that are new; those that
+    are not run in the order in which they did."""
+    if before is after:
+        return set()
+    if isinstance(before, Seq) and isinstance(after, Seq):
+        old, new = ({id(part): part for part in tree.parts} for tree in (before, after))
+        if [key for key in old if key in new] == [key for key in new if key in old]:
+            return {stmt for key, part in new.items() if key not in old for stmt in leaves(part)}
+    return set(leaves(after))
 
 
 def common_loops(around: Sequence[Sequence[Loop]]) -> list[Loop]:

@@ -11,6 +11,7 @@ from .flow import check_flow
 from .fold import check_folds
 from .nest import Nest
 from .repeated import check_repeated
+from .storage import displaced
 
 
 def validate(nest: Nest, who: str = "schedule") -> None:
@@ -23,17 +24,24 @@ def validate(nest: Nest, who: str = "schedule") -> None:
 def check_change(before: Nest, after: Nest, who: str) -> None:
     """Raises unless `after`, which runs the same statements in another order, is still right."""
     check_order(before, after, who)
-    check_storage(after, who)
+    check_storage(after, who, before)
 
 
-def check_storage(nest: Nest, who: str) -> None:
-    """Raises unless loops that run at once may, and values are found where they are read."""
-    check_marks(nest, who)
+def check_storage(nest: Nest, who: str, before: Nest | None = None) -> None:
+    """Raises unless loops that run at once may, and values are found where they are read.
+
+    `before` is a nest that is right and of which this one was made: what is as it was there is
+    right here.
+    """
+    changed = displaced(before, nest)
+    check_marks(nest, who, changed)
     check_shared(nest, who)
+    tensors = {nest.buffers[name].tensor for name in changed}
     pinned = [name for name, buffer in nest.buffers.items() if buffer.pinned]
-    _check_values(nest, [*pinned, *dividing(nest)], who)
+    looked_at = (n for n in (*pinned, *dividing(nest)) if nest.buffers[n].tensor in tensors)
+    _check_values(nest, looked_at, who)
     check_folds(nest, who)
-    check_repeated(nest, who)
+    check_repeated(nest, who, changed)
 
 
 def check_blocks(nest: Nest, who: str) -> None:

@@ -1,0 +1,82 @@
+"""A long row of loop nests becomes functions of a few nests each.
+
+Several of LLVM's passes look from every load or loop at all others of its function, so that what
+they take grows with the square of a function's length. In pieces of bounded length it grows with
+the program. A call more for so many loops costs nothing that could be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from ..lower.ir import Block, For, Stmt, walk
+from .closure import Closure, used
+from .frame import Frame
+from .values import VOID
+
+PIECE = 16
+"""Loops in a piece; what has at most twice as many stays one function."""
+
+Emit = Callable[[Frame, Stmt], None]
+
+
+def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
+    """Emits statements that run one after the other."""
+    sizes = [_loops(stmt) for stmt in stmts]
+    if sum(sizes) <= 2 * PIECE or not f.target.parallel or f.lanes != 1:
+        for stmt in stmts:
+            statement(f, stmt)
+        return
+    piece: list[Stmt] = []
+    total = 0
+    for stmt, size in zip(stmts, sizes, strict=True):
+        if size > PIECE or _in_registers(f, stmt):  # the former is cut within
+            _emit(f, piece, total, statement)
+            piece, total = [], 0
+            statement(f, stmt)
+            continue
+        piece.append(stmt)
+        total += size
+        if total >= PIECE:
+            _emit(f, piece, total, statement)
+            piece, total = [], 0
+    _emit(f, piece, total, statement)
+
+
+def _loops(stmt: Stmt) -> int:
+    return sum(isinstance(item, For) for item in walk(stmt))
+
+
+def _in_registers(f: Frame, stmt: Stmt) -> bool:
+    """Does a statement use a register buffer from outside, which no other function can see?"""
+    return any(
+        name in f.buffers and f.buffers[name].buffer.scope == "register" for name in used(stmt)
+    )
+
+
+def _emit(f: Frame, stmts: list[Stmt], loops: int, statement: Emit) -> None:
+    whole = Block(tuple(stmts))
+    if loops < PIECE // 2:
+        for stmt in stmts:
+            statement(f, stmt)
+        return
+    closure = Closure(f, whole)
+    around = [item for item in (f.pool, f.heap, f.status) if item is not None]
+    passed = [*around, *closure.passed]
+    kind = ir.FunctionType(VOID, [item.type for item in passed])
+    fn = ir.Function(f.unit.module, kind, f.unit.module.get_unique_name(f"{f.fn.name}.piece"))
+    fn.linkage = "internal"
+    fn.attributes.add("noinline")
+    g = Frame(f.unit, fn)
+    given = iter(fn.args)
+    g.pool, g.heap, g.status = (
+        None if item is None else next(given) for item in (f.pool, f.heap, f.status)
+    )
+    closure.enter(g, given, shared=False)
+    for stmt in stmts:
+        statement(g, stmt)
+    g.ib.ret_void()
+    g.close()
+    f.ib.call(fn, passed)
