@@ -163,6 +163,27 @@ class Partial:
     update: Callable[[Update, str | None], Stmt]
 
 
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """Buffers that live from one of the parts of a body to another."""
+
+    first: int
+    last: int
+    buffers: list[Buffer]
+
+
+def _apart(lives: list[_Life]) -> list[_Life]:
+    """Those that overlap made one, in order."""
+    found: list[_Life] = []
+    for life in sorted(lives, key=lambda life: life.first):
+        if found and life.first <= found[-1].last:
+            before = found.pop()
+            last = max(before.last, life.last)
+            life = _Life(before.first, last, before.buffers + life.buffers)
+        found.append(life)
+    return found
+
+
 class Partials(ABC):
     """A walk that gives partial results to runs of statements that accumulate from lanes."""
 
@@ -185,14 +206,14 @@ class Partials(ABC):
         names = dict.fromkeys(name for table in tables for name, use in table.items() if use.cells)
         around: list[tuple[list[Stmt], list[Stmt]]] = [([], []) for _ in parts]
         updates: list[dict[str, Callable[[Update, str | None], Stmt]]] = [{} for _ in parts]
-        own: list[Buffer] = []
+        lives: list[_Life] = []
         for name in names:
             for run in _runs([(n, table[name]) for n, table in enumerate(tables) if name in table]):
                 places, uses = [n for n, _ in run], [use for _, use in run]
                 found = self.partial([parts[n] for n in places], uses, name, buffers, known)
                 if found is None:
                     continue
-                own += found.buffers
+                lives.append(_Life(places[0], places[-1], list(found.buffers)))
                 around[places[0]][0].extend(found.before)
                 around[places[-1]][1].extend(found.after)
                 for n in places:
@@ -201,13 +222,14 @@ class Partials(ABC):
         for part, (before, after), instead in zip(parts, around, updates, strict=True):
             part = _updated(part, instead, None) if instead else part
             done.append([*before, self._inner(part, buffers, known), *after])
-        ends = [n for n, both in enumerate(around) if any(both)]
-        start, stop = (ends[0], ends[-1] + 1) if ends else (0, 0)
-        head, middle, tail = (
-            block(*chain.from_iterable(items))
-            for items in (done[:start], done[start:stop], done[stop:])
-        )
-        return block(head, allocate(own, middle), tail)
+        stmts: list[Stmt] = []
+        end = 0
+        for life in _apart(lives):
+            stmts += chain.from_iterable(done[end : life.first])
+            end = life.last + 1
+            inside = block(*chain.from_iterable(done[life.first : end]))
+            stmts.append(allocate(life.buffers, inside))
+        return block(*stmts, *chain.from_iterable(done[end:]))
 
     def _inner(self, stmt: Stmt, buffers: Buffers, known: Known) -> Stmt:
         if isinstance(stmt, Alloc):

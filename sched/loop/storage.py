@@ -21,15 +21,11 @@ from .tree import around_stmt, common_loops, moved
 def touching(nest: Nest, buffers: Collection[str] | None = None) -> dict[str, list[str]]:
     """The statements that read or write each buffer (or each of `buffers`), in the order of the
     nest."""
-    found: dict[str, list[str]] = {
-        name: [] for name in nest.buffers if buffers is None or name in buffers
-    }
+    others = frozenset() if buffers is None else nest.buffers.keys() - set(buffers)
+    found: dict[str, list[str]] = {name: [] for name in nest.buffers if name not in others}
     for name, stmt in nest.stmts.items():
-        accessed = _accesses(stmt)
-        if stmt.buffer in found:
-            found[stmt.buffer].append(name)
-        for buffer in accessed:
-            if buffer in found and buffer != stmt.buffer:
+        for buffer in dict.fromkeys((stmt.buffer, *_accesses(stmt))):
+            if buffer not in others:
                 found[buffer].append(name)
     return found
 

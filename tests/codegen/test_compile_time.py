@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import diptych as dt
 import numpy as np
+import pytest
+from diptych.codegen import specialize
+from sched_loop.speed import REFERENCE, seconds, slowness, work
 
 Array = np.ndarray
 
@@ -38,18 +43,67 @@ def squares(stages: int) -> str:
     return "\n".join(f"F{n + 1}[i] = F{n}[i] * F{n}[i]" for n in range(stages))
 
 
-def test_r18_hundreds_of_equations_cost_in_proportion() -> None:
-    compiled(squares(3), np.ones(100))
-    seconds: list[float] = []
-    more: list[float] = []
-    for size in (100, 101):  # the better of two, for what else runs
-        result, spent = compiled(squares(40), np.ones(size))
-        np.testing.assert_array_equal(result, np.ones(size))
-        seconds.append(spent)
-        result, spent = compiled(squares(160), np.ones(size))
-        np.testing.assert_array_equal(result, np.ones(size))
-        more.append(spent)
-    assert min(more) < 8 * min(seconds)
+def products(stages: int) -> str:
+    return "\n".join(f"F{n + 1}[i,j] = sum(F{n}[i,k] * W[k,j])" for n in range(stages))
+
+
+def rows(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
+    """A sum in lanes for each row, all within one loop: as many accumulators."""
+    made = dt.op("C[i] = sum(A[i,k])").schedule().split("i", count).reorder("k", "ii")
+    return made.unroll("ii").vectorize("k", 8), (np.ones((2 * count, 64)),)
+
+
+def nests(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
+    """Two loops for each row, one row after the other."""
+    made = dt.op("C[i,j] = sum(A[i,k] * B[k,j])").schedule().split("i", count).unroll("ii")
+    return made, (np.ones((2 * count, 16)), np.ones((16, 16)))
+
+
+def triangle(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
+    """As many sums, each under a condition of its own."""
+    text = "y[i] = sum(L[i,j] * x[j], over=(j,), where=j <= i)"
+    made = dt.op(text).schedule().split("i", count).unroll("ii").vectorize("j", 8)
+    return made, (np.ones((2 * count, 2 * count)), np.ones(2 * count))
+
+
+def equations(
+    text: Callable[[int], str], *arrays: Array
+) -> Callable[[int], tuple[Callable[..., Array], tuple[Array, ...]]]:
+    return lambda count: (dt.op(text(count)), arrays)
+
+
+CASES = {
+    "squares": (equations(squares, np.ones(100)), 40, 160, 120),
+    "sums": (equations(sums, np.ones(300)), 20, 80, 120),
+    "products": (equations(products, np.ones((8, 8)), np.full((8, 8), 0.125)), 20, 60, 350),
+    "rows": (rows, 64, 256, 100),
+    "nests": (nests, 16, 64, 100),
+    "triangle": (triangle, 32, 128, 200),
+}
+"""What is compiled, two lengths, and how many times as long as the fixed work of `speed.py` the
+longer one may take: about twice what it takes on a machine with nothing else to do."""
+
+LONGER = 1.8
+"""By how much more than in proportion to its length something may take."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_longer_costs_in_proportion(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, short, long, limit = CASES[name]
+    make(3)[0](*make(3)[1])  # what is imported when first used
+    spent: dict[int, list[float]] = {short: [], long: []}
+    fixed: list[float] = []
+    for again in range(2):  # the better of two, for what else runs
+        monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path / str(again)))
+        specialize.codes.clear()
+        for length, times in spent.items():
+            call, arrays = make(length)
+            times.append(seconds(partial(call, *arrays)))
+            fixed.append(seconds(work))
+    assert min(spent[long]) < LONGER * long / short * min(spent[short])
+    assert min(spent[long]) < limit * REFERENCE * slowness(fixed)
 
 
 def repeated(times: int, step: Callable[[dt.Term, dt.Term], dt.Term]) -> dt.Op:
