@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .algo.dtypes import DType, bf16, from_numpy, promote, promote_weak
-from .algo.errors import DTypeError, ShapeError, counted
-from .algo.tensor_expr.evaluate import round_bf16
+from .algo.dtypes import DType, from_numpy, i64, promote, promote_weak
+from .algo.errors import DTypeError, ShapeError, check_count, shortly
+from .algo.tensor_expr.numbers import numbers
 from .algo.tensor_expr.op import Op
 
 Array = np.ndarray[Any, Any]
@@ -24,12 +24,7 @@ Array = np.ndarray[Any, Any]
 
 def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     """The arguments as arrays of types that fit, or an error that says which does not."""
-    if len(arrays) != len(operator.params):
-        names = ", ".join(p.name for p in operator.params)
-        raise ShapeError(
-            f"{operator.name} takes {counted(len(operator.params), 'array')} ({names}), "
-            f"{len(arrays)} given"
-        )
+    check_count(operator.name, [p.name for p in operator.params], len(arrays))
     weak = [isinstance(a, (bool, int, float)) and not isinstance(a, np.generic) for a in arrays]
     strong = [
         None if w else _array(operator, param.name, a)
@@ -41,13 +36,13 @@ def arguments(operator: Op, arrays: Sequence[Any]) -> list[Array]:
     for param, value, array in zip(operator.params, arrays, strong, strict=True):
         wanted, name = param.type.dtype, f"{operator.name}: {param.name}"
         if array is None:
-            out.append(_numbers(name, value, wanted or _weak(value, met)))
+            out.append(numbers(name, value, wanted or _weak(value, met)))
             continue
         found = from_numpy(array.dtype, wanted)
         if wanted is None or found is wanted:
             out.append(array)
         elif isinstance(value, (list, tuple)):
-            out.append(_numbers(name, value, wanted))
+            out.append(numbers(name, value, wanted))
         else:
             raise DTypeError(
                 f"{name} is declared {wanted}, an array of {found} came; "
@@ -79,11 +74,11 @@ def _array(operator: Op, param: str, given: Any) -> Array:
     except ValueError:  # lists of unequal lengths
         raise DTypeError(
             f"{operator.name}: {param}: expected an array of numbers, or lists of equal lengths, "
-            f"{_shortly(given)} came"
+            f"{shortly(given)} came"
         ) from None
     if array.dtype.kind in "OUS" and not isinstance(given, np.ndarray):
         raise DTypeError(
-            f"{operator.name}: {param}: expected an array of numbers, {_shortly(given)} came"
+            f"{operator.name}: {param}: expected an array of numbers, {shortly(given)} came"
         )
     try:
         from_numpy(array.dtype)
@@ -104,39 +99,9 @@ def _advice(dtype: np.dtype[Any]) -> str:
     return ""
 
 
-def _numbers(name: str, value: Any, dtype: DType) -> Array:
-    """Python's numbers as an array of this type, which must be able to hold them."""
-    if value.__class__ is float and dtype.is_float and dtype is not bf16 and abs(value) < 2**15:
-        return np.array(value, dtype.numpy)  # as below, without questions that have one answer
-    given = np.asarray(value)
-    fits = given.dtype.kind == "b" or (dtype.kind != "b" and (dtype.is_float or _whole(given)))
-    if fits and dtype.is_int and given.size and given.dtype.kind != "b":
-        info = np.iinfo(dtype.numpy)
-        fits = info.min <= int(given.min()) and int(given.max()) <= info.max
-    if not fits:
-        raise DTypeError(
-            f"{name} is of type {dtype} here, which cannot hold {_shortly(value)}; "
-            "pass an array or a NumPy scalar of the type that is meant"
-        )
-    if dtype is bf16:
-        rounded = round_bf16(given.astype(np.float32))
-        return np.asarray(rounded.view(np.uint32) >> np.uint32(16), np.uint16)
-    with np.errstate(over="ignore"):  # a float beyond the greatest is inf, as everywhere
-        return given.astype(dtype.numpy)
-
-
-def _whole(given: Array) -> bool:
-    """Are these whole numbers? Those beyond 64 bits are objects to NumPy."""
-    return given.dtype.kind in "iu" or isinstance(given.flat[0] if given.size else 0, int)
-
-
-def _shortly(given: Any) -> str:
-    text = repr(given)
-    return text if len(text) < 40 else f"a {type(given).__name__}"
-
-
 def _weak(value: bool | int | float, met: Sequence[DType]) -> DType:
     """The type of a Python scalar among arrays: theirs, as far as it can hold it (NEP 50)."""
     if not met or isinstance(value, bool):
-        return from_numpy(np.asarray(value).dtype)
+        found = np.asarray(value).dtype
+        return i64 if found.kind == "O" else from_numpy(found)  # an integer beyond 64 bits
     return promote_weak(reduce(promote, met), value)

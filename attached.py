@@ -10,13 +10,18 @@ if TYPE_CHECKING:
     from .sched.loop.schedule import Schedule
 
 
+State = tuple[int, int | None]
+"""How often schedules were attached and detached, and the number of threads that the user set."""
+
+
 class Attached:
-    """The schedules that plain calls use, by operator. `changes` counts attaching and detaching:
-    what was derived before the last change is derived again."""
+    """The schedules that plain calls use, by operator, and `state`: what was derived from them, or
+    for a number of threads, holds in the state in which it was derived. Every change makes another
+    object of it, so calls compare by identity."""
 
     def __init__(self) -> None:
         self.by_op: dict[str, Schedule] = {}
-        self.changes = 0
+        self.state: State = (0, None)
 
     def put(self, operator: Op, schedule: Schedule | None) -> None:
         """Attaches a schedule to an operator, or detaches what it has."""
@@ -24,7 +29,11 @@ class Attached:
             self.by_op.pop(operator.fingerprint, None)
         else:
             self.by_op[operator.fingerprint] = schedule
-        self.changes += 1
+        self.state = (self.state[0] + 1, self.state[1])
+
+    def resize(self, threads: int) -> None:
+        """Default schedules are for another number of threads from now on."""
+        self.state = (self.state[0], threads)
 
     def get(self, operator: Op) -> Schedule | None:
         """The schedule attached to an operator, if any."""

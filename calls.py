@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 def threads(n: int | None = None) -> int:
     """Sets the number of threads of parallel loops, if given, and returns it.
 
-    Default schedules are chosen for it, so plain calls choose theirs again. Raises `ValueError`
-    for what is no number of at least 1.
+    Default schedules are chosen for it; plain calls find again what they used at an earlier number.
+    Until it is set it is DIPTYCH_NUM_THREADS, else OMP_NUM_THREADS, else what the affinity and the
+    cgroup quota of the process grant, read once, when it is first needed: whoever changes those
+    later sets it. Raises `ValueError` for what is no number of at least 1.
     """
     from .codegen import pool
 
     found = pool.threads(n)
     if n is not None:
-        attached.changes += 1
+        attached.resize(n)
     return found
 
 
@@ -88,18 +90,19 @@ def op(
 
 def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:
     """`op(...)`: under the attached schedule, else the default one."""
-    changes, runner = self._memo.get("runner", _NO_RUNNER)
-    if changes != attached.changes:
+    state, runner = self._memo.get("runner", _NO_RUNNER)
+    if state is not attached.state:
         if build.is_traced((*arrays, *named.values())):
             if named:
                 from .arguments import in_order
 
                 arrays = in_order(self, arrays, named)
             return build.call(self, *arrays)
-        from .runner import Runner
+        from .runner import plain_runner
 
-        runner = Runner(self, attached.get(self))
-        self._memo["runner"] = (attached.changes, runner)
+        state = attached.state
+        runner = plain_runner(self, state)
+        self._memo["runner"] = (state, runner)
     if not named:  # the most common calls, which are worth a step less
         if out is None:
             found = runner.dispatch.new(*arrays)
@@ -110,7 +113,7 @@ def call(self: Op, *arrays: Any, out: Any = None, **named: Any) -> Any:
     return runner(*arrays, out=out, **named)
 
 
-_NO_RUNNER = (-1, None)
+_NO_RUNNER = (None, None)
 
 
 def with_schedule(self: Op, schedule: Any, strict: bool = False) -> Runner:

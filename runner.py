@@ -14,7 +14,7 @@ from .algo.graph import build
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import settled_on
 from .arguments import arguments, in_order
-from .attached import attached
+from .attached import State, attached
 from .codegen.dispatch import Dispatch
 from .codegen.kernels import Compiled, Types, outputs
 from .codegen.recent import Recent
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 KEPT = 256
 """Signatures that a runner remembers, those used last; with dynamic sizes every length is one."""
+
+
+def plain_runner(operator: Op, state: State) -> Runner:
+    """What runs plain calls of an operator in this state: the one that did at as many threads, if
+    no schedule was attached or detached since."""
+    changes, threads = state
+    before, runners = operator._memo.get("runners", (None, {}))
+    if before != changes:
+        runners = {}
+        operator._memo["runners"] = (changes, runners)
+    found: Runner | None = runners.get(threads)
+    if found is None:
+        found = runners[threads] = Runner(operator, attached.get(operator))
+    return found
 
 
 class Runner:
@@ -57,25 +71,19 @@ class Runner:
         if named:
             arrays = in_order(self.op, arrays, named)
         outs = outputs(out)
-        found = self._enter(arrays, outs)
+        found = self.dispatch.call(arrays, outs, len(self.op.params))
         if found is None:
             if build.is_traced(arrays):
                 return build.call(self.op, *arrays)
             found = self._admit(arrays, tuple(arguments(self.op, arrays)), outs)
         return found if outs is None else out
 
-    def _enter(self, arrays: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
-        """Calls what was found to fit such arguments before; None if there is no such thing."""
-        if outs is None:
-            return self.dispatch.new(*arrays)
-        return self.dispatch.into(*arrays, *outs) if len(arrays) == len(self.op.params) else None
-
     def _admit(
         self, given: Sequence[Any], arrays: tuple[Array, ...], outs: tuple[Any, ...] | None
     ) -> Any:
         """Finds what fits, remembers it, and calls it."""
         if any(a is not b for a, b in zip(arrays, given, strict=True)):
-            found = self._enter(arrays, outs)
+            found = self.dispatch.call(arrays, outs, len(self.op.params))
             if found is not None:
                 return found
         # Whoever gives bfloat16 arrays, not their bits, gets such arrays.
@@ -101,9 +109,7 @@ class Runner:
             )
             compiled = self._known[types, bfloat] = Compiled(compiled.op, types, None, bfloat)
             entry = compiled.entry(arrays, outs)
-        self.dispatch.add(entry, compiled)
-        self.dispatch.used(entry)
-        return entry(*arrays, *(outs or ()))
+        return self.dispatch.admit(entry, compiled, arrays, outs)
 
     def _new(self, types: Types, bfloat: np.dtype[Any], arrays: Sequence[Array]) -> Compiled:
         op, schedule = settled_on(self.op, arrays), self.schedule

@@ -34,7 +34,7 @@ class Step:
 
     def executor(self, given: Arguments) -> Executor:
         """The executor for arguments of these types."""
-        key = (given.key, attached.changes)
+        key = (given.key, attached.state)
         ready = self._ready.get(key)
         if ready is None:
             ready = self._ready[key] = Executor(self.plan(self.schedule.program.graph_for(given)))

@@ -10,6 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
+def shortly(given: Any) -> str:
+    """A value in the words of an error: as it is written, if that is short."""
+    if isinstance(given, int) and given.bit_length() > 128:
+        return f"an integer of {given.bit_length()} bits"
+    text = repr(given)
+    return text if len(text) < 40 else f"a {type(given).__name__}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things in words of a message: "1 array", "2 arrays"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -83,3 +91,10 @@ class UnsupportedError(Error, NotImplementedError):
 
 class InternalError(Error, RuntimeError):
     """A bug in Diptych. The message carries what is needed to reproduce it."""
+
+
+def check_count(name: str, params: Sequence[str], given: int) -> None:
+    """Raises `ShapeError` unless as many arrays are given as something of that name takes."""
+    if given != len(params):
+        names = ", ".join(params) or "none"
+        raise ShapeError(f"{name} takes {counted(len(params), 'array')} ({names}), {given} given")

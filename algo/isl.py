@@ -16,9 +16,7 @@ that isl's parser reads as a name (`mod`, `MAX` and `é` are not), and `name` tu
 from __future__ import annotations
 
 import enum
-import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,6 +25,7 @@ from typing import Any, TypeVar
 import islpy
 
 from .errors import InternalError, UnsupportedError
+from .forked import fork_lock
 
 raw = islpy
 T = TypeVar("T")
@@ -37,7 +36,7 @@ FIRST = 2_000
 instances take a millisecond an operation."""
 
 _context = raw.DEFAULT_CONTEXT
-_lock = threading.RLock()
+_lock = fork_lock()  # what another thread was doing to isl's objects no child could end
 _active: list[int] = []
 
 
@@ -274,14 +273,3 @@ def _lexmin(items: raw.Set) -> raw.Set:
     finally:
         _context.reset_operations()
         _context.set_max_operations(_active[0])
-
-
-def _renew_lock() -> None:
-    # A thread that held the lock does not exist in a forked child.
-    global _lock
-    _lock = threading.RLock()
-    _active.clear()
-    _context.set_max_operations(0)
-
-
-os.register_at_fork(after_in_child=_renew_lock)

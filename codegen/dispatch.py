@@ -146,7 +146,7 @@ def _span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[
 
 class Dispatch(Generic[T]):
     """Entries, each with a thing of the owner's. `new(*inputs)` and `into(*inputs, *outputs)` call
-    the one that fits.
+    the one that fits; `call` is either.
 
     They return what the entry returns, and None where no entry fits or where the kernel complains;
     the owner then does what is to be done.
@@ -166,6 +166,21 @@ class Dispatch(Generic[T]):
                 table[TABLE["api"]] = compiled.api.ctypes.data
                 table[TABLE["last"]] = self._last.ctypes.data
             self.new, self.into = (compiled.function("dispatch", table) for table in self._tables)
+
+    def call(self, arrays: Sequence[Any], outs: Sequence[Any] | None, inputs: int) -> Any:
+        """Calls what fits the arguments of an operator of so many `inputs`; None where nothing
+        does."""
+        if outs is None:
+            return self.new(*arrays)
+        return self.into(*arrays, *outs) if len(arrays) == inputs else None
+
+    def admit(
+        self, entry: Entry, thing: T, arrays: Sequence[Array], outs: Sequence[Array] | None
+    ) -> Any:
+        """Takes up an entry that was found to fit, and calls it."""
+        self.add(entry, thing)
+        self.used(entry)
+        return entry(*arrays, *(outs or ()))
 
     def add(self, entry: Entry, thing: T) -> None:
         """Takes up an entry, the last one of its kind going for it where there are too many."""

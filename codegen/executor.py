@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..algo.dtypes import DType, from_numpy
-from ..algo.errors import DTypeError, ScheduleError, ShapeError, counted
+from ..algo.errors import DTypeError, ScheduleError, ShapeError, check_count
 from ..algo.graph.graph import ArrayType, Literal
 from ..algo.tensor_expr.op import Op
 from ..lower.plan import (
@@ -104,12 +104,7 @@ class Executor:
     def __call__(self, *arrays: Any) -> list[Array]:
         """The outputs, in arrays of their own."""
         plan = self.plan
-        if len(arrays) != len(plan.inputs):
-            names = ", ".join(given.name for given in plan.inputs)
-            raise ShapeError(
-                f"{plan.name} takes {counted(len(plan.inputs), 'array')} ({names}), "
-                f"{len(arrays)} given"
-            )
+        check_count(plan.name, [given.name for given in plan.inputs], len(arrays))
         whole = [_argument(plan, g, a) for g, a in zip(plan.inputs, arrays, strict=True)]
         outputs = [np.empty(out.type.shape, out.type.dtype.numpy) for out in plan.outputs]
         with self._lock:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..algo.dtypes import DType, bf16
-from ..algo.errors import DTypeError, ShapeError, counted
+from ..algo.errors import DTypeError, ShapeError, check_count, counted
 from ..algo.forked import cached_property
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.settle import settled
@@ -104,16 +104,10 @@ class Compiled:
         that does not fit, cannot be written, or overlaps an input.
         """
         outs = outputs(out)
-        if outs is None:
-            found = self._dispatch.new(*arrays)
-        else:
-            fitting = len(arrays) == len(self.op.params)
-            found = self._dispatch.into(*arrays, *outs) if fitting else None
+        found = self._dispatch.call(arrays, outs, len(self.op.params))
         if found is None:
             entry = self.entry(arrays, outs)
-            self._dispatch.add(entry, entry.kernel)
-            self._dispatch.used(entry)
-            found = entry(*arrays, *(outs or ()))
+            found = self._dispatch.admit(entry, entry.kernel, arrays, outs)
         return found if outs is None else out
 
     def entry(self, arrays: Sequence[Array], outs: Sequence[Array] | None) -> Entry:
@@ -164,11 +158,7 @@ class Compiled:
 
     def _check_inputs(self, arrays: Sequence[Any]) -> None:
         op = self.op
-        if len(arrays) != len(op.params):
-            names = ", ".join(p.name for p in op.params)
-            raise ShapeError(
-                f"{op.name} takes {counted(len(op.params), 'array')} ({names}), {len(arrays)} given"
-            )
+        check_count(op.name, [p.name for p in op.params], len(arrays))
         for param, array, (dtype, shape) in zip(
             op.params, arrays, self.signature.types, strict=True
         ):

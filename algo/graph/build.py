@@ -20,6 +20,7 @@ from ..errors import DTypeError, GraphError, ShapeError, counted
 from ..location import Loc, caller
 from ..tensor_expr.check import check
 from ..tensor_expr.expr import Access, accesses, walk
+from ..tensor_expr.numbers import numbers
 from ..tensor_expr.op import Checked, Op
 from ..tensor_expr.settle import settled
 from ..tensor_expr.sizes import bind_sizes, evaluate
@@ -246,7 +247,7 @@ def _values(op: Op, checked: Checked, args: Sequence[Any]) -> list[Value]:
                     "give an array"
                 )
             dtype = param.type.dtype or _fitting(op, param.name, arg, strong)
-            values.append(literal(np.asarray(arg), dtype))
+            values.append(literal(numbers(f"{op.name}: {param.name}", arg, dtype), dtype))
         else:
             raise GraphError(
                 f"{op.name}: {param.name} is a {type(arg).__name__}; expected a value of the "

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..dtypes import DType, bool_, f32, f64, i64, promote, promote_weak, u64
-from ..errors import DTypeError
+from ..errors import DTypeError, shortly
 from .affine import is_integer
 from .binding import map_reductions
 from .expr import (
@@ -360,14 +360,17 @@ def _literal(value: bool | int | float, dtype: DType) -> Const:
     if dtype is bool_:
         return Const(bool(value), bool_)
     if dtype.is_float:
-        return Const(float(value), dtype)
+        try:
+            return Const(float(value), dtype)
+        except OverflowError:
+            raise DTypeError(f"{shortly(value)} is beyond what {dtype} holds") from None
     if isinstance(value, float):
         raise DTypeError(f"{value} is no {dtype}")
     info = np.iinfo(dtype.numpy)
     if not info.min <= value <= info.max:
         raise DTypeError(
-            f"{value} does not fit {dtype}, which holds {info.min} to {info.max}; cast what it is "
-            f"combined with to a wider type"
+            f"{shortly(value)} does not fit {dtype}, which holds {info.min} to {info.max}; "
+            "cast what it is combined with to a wider type"
         )
     return Const(int(value), dtype)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType, as_bits, bf16, from_numpy
-from ..errors import InternalError, ShapeError, counted
+from ..errors import InternalError, ShapeError, check_count
 from . import types
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
@@ -41,11 +41,7 @@ def interpret(
     op = settled_on(op, arrays)
     checked = check(op)
     given = dict(zip((p.name for p in op.params), map(np.asarray, arrays), strict=False))
-    if len(given) != len(op.params) or len(arrays) != len(op.params):
-        names = ", ".join(p.name for p in op.params) or "none"
-        raise ShapeError(
-            f"{op.name} takes {counted(len(op.params), 'array')} ({names}), {len(arrays)} given"
-        )
+    check_count(op.name, [p.name for p in op.params], len(arrays))
     dtypes = {p.name: from_numpy(given[p.name].dtype, p.type.dtype) for p in op.params}
     bound = {**(sizes or {}), **bind_sizes(checked, {n: a.shape for n, a in given.items()})}
     run = _Run(checked, types.infer(checked, dtypes), bound, exact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -111,3 +112,24 @@ def test_exhaustion_is_quick():
     for _ in range(20):
         isl.ask(hard(), 1000)
     assert time.perf_counter() - start < 2
+
+
+def test_no_child_is_born_while_another_thread_asks():
+    """Half of a question would be in isl's own memory for ever."""
+    asking, done = threading.Event(), []
+
+    def ask():
+        with isl.quota():
+            asking.set()
+            time.sleep(0.1)
+            done.append(isl.make_set("i", ["0 <= i < 3"]).is_empty())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    asking.wait()
+    child = os.fork()
+    if child == 0:
+        whole = done == [False] and isl.is_empty(isl.make_set("i", ["i = 1"])) is Answer.NO
+        os._exit(0 if whole else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()

@@ -289,3 +289,27 @@ def test_another_number_of_threads_chooses_default_schedules_again() -> None:
         assert "parallel" in op.source("ir")
     finally:
         dt.threads(before)
+
+
+def test_what_was_compiled_for_as_many_threads_is_found_again() -> None:
+    op, before = dt.op("y[i,j] = exp(x[i,j]) + 3"), dt.threads()
+    step = dt.program(lambda x: op(x) * 2)
+    x = np.zeros((512, 512), np.float32)
+    try:
+        for n in (1, 2):
+            dt.threads(n)
+            op(x), step(x)
+        info, source = dt.cache_info(), op.source("ir")
+        for n in (1, 2):
+            dt.threads(n)
+            op(x), step(x)
+        assert dt.cache_info() == info
+        assert op.source("ir") == source
+        other = op.schedule().reverse("j")
+        with dt.schedules(other):
+            op(x)
+            assert op.source("ir") != source
+        op(x)
+        assert op.source("ir") == source
+    finally:
+        dt.threads(before)

@@ -43,7 +43,6 @@ ELSEWHERE: dict[str, str] = {
     "codegen/executor.py ": "an executor called by itself; programs check before",
     "codegen/kernels.py __init__": "a kernel compiled by itself",
     "codegen/kernels.py _check_inputs": "a kernel called by itself; tests/codegen/test_kernels.py",
-    "algo/tensor_expr/interpret.py ": "the interpreter called by itself",
     "codegen/replicas.py ": "raises what a replica raised",
     "algo/graph/build.py ": "calls of graphs by themselves; asserted in tests/graph/test_trace.py",
     "algo/graph/elementwise.py compare": "comparisons by themselves; tests/graph/test_trace.py",
