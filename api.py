@@ -35,16 +35,18 @@ def _schedule(self: Op) -> Schedule:
     return Schedule(self)
 
 
-def _gradient(self: Op, wrt: str | tuple[str, ...]) -> Op:
+def _gradient(self: Op, wrt: str | tuple[str, ...], *, ties: str = "even") -> Op:
     """The operator that gives the gradients by these parameters, `dA` for every A.
 
     It takes the parameters that it reads, then a cotangent for each result (`dC`, of C's shape).
-    Sizes that are dynamic stay so. Raises `GradientError` for names that are no parameters, and
-    for integers.
+    Sizes that are dynamic stay so. What a tie of max or min gets is shared evenly; with `ties`
+    "first" it goes to the first instance, in the order of the loops as they are written, or the
+    first argument, whatever the schedule is. Raises `GradientError` for names that are no
+    parameters, and for integers.
     """
     from .autodiff.reverse import adjoint
 
-    return carried(self, adjoint(self, wrt))
+    return carried(self, adjoint(self, wrt, ties=ties))
 
 
 def _defvjp(self: Op, rule: Any) -> Op:

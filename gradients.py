@@ -22,6 +22,7 @@ from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import settled_on
 from .arguments import arguments
+from .autodiff.derivatives import EVEN, sharing
 from .autodiff.forward import tangent
 from .autodiff.graph import cast, gradients, pulled
 from .autodiff.graph import tangents as push
@@ -30,25 +31,27 @@ from .autodiff.reverse import adjoint
 Array = np.ndarray[Any, Any]
 
 
-def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def vjp(
+    function: Any, *primals: Any, ties: str = EVEN
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`(results, pull)` of an operator, program or function at these arguments, as in JAX.
 
     `pull` maps cotangents, of the results' shapes (a tuple for several results, or nested as they
     are), to a tuple of the cotangents of the arguments, of their shapes and types. Integers get
-    None. Raises `GradientError` where no argument is a float.
+    None. `ties` is as in `grad`. Raises `GradientError` where no argument is a float.
     """
     if not isinstance(function, Op):
-        return _vjp_of_program(as_program(function, "vjp"), primals)
+        return _vjp_of_program(as_program(function, "vjp"), primals, sharing(ties))
     arrays = arguments(function, primals)
-    return _vjp_of_op(function, arrays, _floats(function, arrays))
+    return _vjp_of_op(function, arrays, _floats(function, arrays), ties)
 
 
 def _vjp_of_op(
-    function: Op, arrays: Sequence[Array], wrt: tuple[str, ...]
+    function: Op, arrays: Sequence[Array], wrt: tuple[str, ...], ties: str
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`vjp` by some parameters; the others get None."""
     function = settled_on(function, arrays)
-    back = carried(function, adjoint(function, wrt, saved=function.returns))
+    back = carried(function, adjoint(function, wrt, function.returns, ties))
     results = function(*arrays)
     given = dict(zip((p.name for p in function.params), arrays, strict=True))
     given |= zip(function.returns, _listed(results), strict=True)
@@ -72,13 +75,15 @@ def _vjp_of_op(
     return results, pull
 
 
-def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(
+    function: Any, primals: Sequence[Any], tangents: Sequence[Any], *, ties: str = EVEN
+) -> tuple[Any, Any]:
     """`(results, tangents of the results)` of an operator, program or function, as in JAX.
 
     `tangents` has an array of the shape and type of each of `primals`, nested as they are; those
     of integers are None and anything else given for them is left out. The tangents of results are
-    nested as these are. In a program, of values by values. Raises `GradientError` where no
-    argument is a float, `ShapeError` for tangents that do not fit.
+    nested as these are. In a program, of values by values. `ties` is as in `grad`. Raises
+    `GradientError` where no argument is a float, `ShapeError` for tangents that do not fit.
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise GradientError(
@@ -86,7 +91,7 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
             f"{type(primals).__name__} and {type(tangents).__name__} came"
         )
     if not isinstance(function, Op) or has_values((primals, tangents), {}):
-        return _jvp_of_program(as_program(function, "jvp"), primals, tangents)
+        return _jvp_of_program(as_program(function, "jvp"), primals, tangents, sharing(ties))
     arrays = arguments(function, primals)
     function = settled_on(function, arrays)
     if len(tangents) != len(arrays):
@@ -100,14 +105,16 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
     for name in wrt:
         what = f"jvp of {function.name}: the tangent of {name}"
         moves[name] = _fitted(what, moves[name], given[name])
-    forth = carried(function, tangent(function, wrt))
+    forth = carried(function, tangent(function, wrt, ties))
     plain = [p.name for p in forth.params[: len(forth.params) - len(wrt)]]
     results = function(*arrays)
     given |= dict(zip(function.returns, _listed(results), strict=True))
     return results, forth(*(given[name] for name in plain), *(moves[name] for name in wrt))
 
 
-def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def value_and_grad(
+    function: Any, argnums: int | Sequence[int] = 0, *, ties: str = EVEN
+) -> Callable[..., Any]:
     """A function to `(value, gradient)`, the value of `function` being a scalar.
 
     `argnums` numbers the arguments to differentiate by: for one number the gradient is that of
@@ -115,20 +122,22 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
     result is no scalar or the argument is no float.
     """
     picks = _picks(function, argnums)
+    sharing(ties)
     single = not isinstance(argnums, (tuple, list))
     if not isinstance(function, Op):
-        return _value_and_grad_of_program(as_program(function, "grad"), picks, single)
+        return _value_and_grad_of_program(as_program(function, "grad"), picks, single, ties)
 
     def call(*arrays: Any) -> Any:
         if has_values(arrays, {}):
-            return _value_and_grad_of_program(as_program(function, "grad"), picks, single)(*arrays)
+            program = as_program(function, "grad")
+            return _value_and_grad_of_program(program, picks, single, ties)(*arrays)
         given = arguments(function, arrays)
         floats = _floats(function, given)
         wrt = tuple(dict.fromkeys(function.params[n].name for n in picks))
         for name in wrt:
             if name not in floats:
                 raise GradientError(f"grad of {function.name} by {name}: it is an integer")
-        value, pull = _vjp_of_op(function, given, wrt)
+        value, pull = _vjp_of_op(function, given, wrt, ties)
         if isinstance(value, tuple) or value.shape != ():
             shape = "several results" if isinstance(value, tuple) else f"shape {value.shape}"
             raise GradientError(
@@ -145,12 +154,16 @@ def value_and_grad(function: Any, argnums: int | Sequence[int] = 0) -> Callable[
     return call
 
 
-def grad(of: Any, argnums: Any = 0) -> Any:
+def grad(of: Any, argnums: Any = 0, *, ties: str = EVEN) -> Any:
     """The gradient of a scalar.
 
     Of an operator, a program or a function, by the arguments numbered `argnums`: a function to
     the gradient, as `value_and_grad`. In a program, of a value by values (nested in dicts, lists,
     tuples), which stand in their place: the gradients, nested alike.
+
+    What a tie of max or min gets is shared evenly; with `ties` "first" it goes to the first
+    instance, in the order of an operator's loops as they are written, or the first argument. No
+    schedule changes that.
     """
     if isinstance(of, Value):
         leaves, structure = flatten(argnums)
@@ -159,8 +172,8 @@ def grad(of: Any, argnums: Any = 0) -> Any:
             raise GraphError(
                 f"grad: expected values of the program to differentiate by, got {strangers[0]!r}"
             )
-        return unflatten(structure, gradients(of, leaves))
-    both = value_and_grad(of, argnums)
+        return unflatten(structure, gradients(of, leaves, ties=ties))
+    both = value_and_grad(of, argnums, ties=ties)
     return lambda *arrays: both(*arrays)[1]
 
 
@@ -181,7 +194,7 @@ def as_program(function: Any, what: str) -> Program:
 
 
 def _value_and_grad_of_program(
-    program: Program, picks: tuple[int, ...], single: bool
+    program: Program, picks: tuple[int, ...], single: bool, ties: str
 ) -> Callable[..., Any]:
     def both(*args: Any) -> Any:
         if max(picks) >= len(args):
@@ -197,7 +210,7 @@ def _value_and_grad_of_program(
         for n in picks:
             leaves, structure = flatten(args[n])
             _check_leaves(program, n, leaves)
-            found.append(unflatten(structure, gradients(value, leaves)))
+            found.append(unflatten(structure, gradients(value, leaves, ties=ties)))
         return value, found[0] if single else tuple(found)
 
     return Program(both, f"{program.name}_grad")
@@ -214,7 +227,7 @@ def _check_leaves(program: Program, number: int, leaves: Sequence[Any]) -> None:
 
 
 def _vjp_of_program(
-    program: Program, primals: tuple[Any, ...]
+    program: Program, primals: tuple[Any, ...], ties: str
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     leaves, structure = flatten(primals)
     floats = [_is_float(leaf) for leaf in leaves]
@@ -234,7 +247,7 @@ def _vjp_of_program(
             for result, seed in zip(results, seeds, strict=True)
             if isinstance(result, Value) and result.type.dtype.is_float
         ]
-        return pulled(pairs, wrt)
+        return pulled(pairs, wrt, ties)
 
     backward = Program(back, f"{program.name}_vjp")
 
@@ -257,7 +270,7 @@ def _vjp_of_program(
 
 
 def _jvp_of_program(
-    program: Program, primals: Sequence[Any], tangents: Sequence[Any]
+    program: Program, primals: Sequence[Any], tangents: Sequence[Any], ties: str
 ) -> tuple[Any, Any]:
     leaves, structure = flatten(tuple(primals))
     moves, found = _aligned(structure, tuple(tangents))
@@ -285,7 +298,7 @@ def _jvp_of_program(
         wrt = [leaf for leaf in flatten(args)[0] if _is_float(leaf)]
         values = [leaf if isinstance(leaf, Value) else literal(leaf) for leaf in outputs]
         given = [move if isinstance(move, Value) else literal(move) for move in moves]
-        return results, unflatten(shape, push(values, wrt, given))
+        return results, unflatten(shape, push(values, wrt, given, ties))
 
     results, moved = Program(forth, f"{program.name}_jvp")(tuple(primals), moves)
     return results, moved

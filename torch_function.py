@@ -22,6 +22,7 @@ from .algo.tensor_expr.op import Op, Param
 from .algo.tensor_expr.settle import settled, settled_on
 from .algo.tensor_expr.types import infer
 from .arguments import arguments, in_order
+from .autodiff.derivatives import EVEN, sharing
 from .autodiff.forward import tangent
 from .autodiff.graph import returning
 from .autodiff.reverse import adjoint
@@ -29,30 +30,31 @@ from .autodiff.reverse import adjoint
 Array = np.ndarray[Any, Any]
 
 
-def torch(function: Any) -> TorchFunction:
+def torch(function: Any, *, ties: str = EVEN) -> TorchFunction:
     """A differentiable function of torch tensors that runs an operator, plainly or scheduled.
 
     `function` is an operator, a schedule, or `op.with_schedule(..)`. Arguments are tensors on the
     CPU, of any strides (or arrays and numbers), in order or by name; results are tensors that
     share the memory of what was computed. Reverse and forward mode of torch.autograd work, to any
-    depth, each by an operator of ours that runs under the schedule attached to it, if any. Raises
-    `GradientError` for other functions, `UnsupportedError` where torch is not installed, and when
-    called `DeviceError` for tensors elsewhere, else what the operator raises.
+    depth, each by an operator of ours that runs under the schedule attached to it, if any; `ties`
+    is as in `dt.grad`. Raises `GradientError` for other functions, `UnsupportedError` where torch
+    is not installed, and when called `DeviceError` for tensors elsewhere, else what the operator
+    raises.
     """
-    return TorchFunction(function)
+    return TorchFunction(function, ties)
 
 
 class TorchFunction:
     """An operator as a function of torch tensors; `op` is the operator."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, ties: str = EVEN) -> None:
         op = function if isinstance(function, Op) else getattr(function, "op", None)
         if not isinstance(op, Op):
             raise GradientError(
                 f"torch({_shown(function)}): expected an operator, a schedule of one, or "
                 "op.with_schedule(...)"
             )
-        self.function, self.op, self._torch = function, op, _torch()
+        self.function, self.op, self._torch, self.ties = function, op, _torch(), sharing(ties)
         self._typed: dict[tuple[DType, ...], _Typed] = {}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -73,7 +75,7 @@ class TorchFunction:
         dtypes = tuple(from_numpy(a.dtype, d) for a, d in zip(arrays, declared, strict=True))
         typed = self._typed.get(dtypes)
         if typed is None:
-            typed = self._typed[dtypes] = _Typed(self.function, self.op, dtypes)
+            typed = self._typed[dtypes] = _Typed(self.function, self.op, dtypes, self.ties)
         tensors = [
             x if isinstance(x, tensor) else _tensor(a, d)
             for x, a, d in zip(given, arrays, dtypes, strict=True)
@@ -81,7 +83,7 @@ class TorchFunction:
         return _differentiable().apply(typed, *tensors)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TorchFunction, (self.function,)
+        return TorchFunction, (self.function, self.ties)
 
     def __repr__(self) -> str:
         return f"<torch function {_shown(self.function)}>"
@@ -90,7 +92,8 @@ class TorchFunction:
 class _Typed:
     """An operator for arguments of these types: what one step of torch's autograd runs."""
 
-    def __init__(self, function: Any, op: Op, dtypes: tuple[DType, ...]) -> None:
+    def __init__(self, function: Any, op: Op, dtypes: tuple[DType, ...], ties: str) -> None:
+        self.ties = ties
         self.op = _annotated(op, [d if d is bf16 else p.type.dtype
                                   for p, d in zip(op.params, dtypes, strict=True)])  # fmt: skip
         self.function = function if self.op is op else _moved(function, self.op)
@@ -117,9 +120,11 @@ class _Typed:
         found: dict[str, Any] = {}
         if given and wrt:
             kept = tuple(name for name, _ in given)
-            back = carried(op, adjoint(returning(op, kept), tuple(wrt), saved=kept))
+            back = carried(op, adjoint(returning(op, kept), tuple(wrt), kept, self.ties))
             primal = [values[p.name] for p in back.params[: -len(given)]]
-            found = dict(zip(wrt, _run(back, primal, [c for _, c in given]), strict=True))
+            found = dict(
+                zip(wrt, _run(back, primal, [c for _, c in given], self.ties), strict=True)
+            )
         return [
             g if (g := found.get(p.name)) is None else g.to(values[p.name].dtype) for p in op.params
         ]
@@ -131,9 +136,9 @@ class _Typed:
         kept = tuple(name for name in op.returns if values[name].is_floating_point())
         if not moves or not kept:
             return (None,) * len(op.returns)
-        forth = carried(op, tangent(returning(op, kept), tuple(moves)))
+        forth = carried(op, tangent(returning(op, kept), tuple(moves), self.ties))
         primal = [values[p.name] for p in forth.params[: -len(moves)]]
-        found = dict(zip(kept, _run(forth, primal, list(moves.values())), strict=True))
+        found = dict(zip(kept, _run(forth, primal, list(moves.values()), self.ties), strict=True))
         return tuple(
             t if (t := found.get(name)) is None else t.to(values[name].dtype) for name in op.returns
         )
@@ -145,9 +150,9 @@ class _Typed:
         return settled(self.op, {name: x.shape for name, x in values.items()}), values
 
 
-def _run(op: Op, primal: Sequence[Any], moves: Sequence[Any]) -> tuple[Any, ...]:
+def _run(op: Op, primal: Sequence[Any], moves: Sequence[Any], ties: str) -> tuple[Any, ...]:
     """An operator that was derived, as a function of tensors like the one that it was made of."""
-    made: TorchFunction = op.memo("torch", lambda: TorchFunction(op))
+    made: TorchFunction = op.memo(f"torch {ties}", lambda: TorchFunction(op, ties))
     found = made(*primal, *moves)
     return found if isinstance(found, tuple) else (found,)
 

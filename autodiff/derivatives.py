@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..algo.errors import GradientError
 from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.build import add, compare, mul, sub
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
@@ -52,6 +53,16 @@ _exp, _log, _sin, _cos, _sign, _floor, _sigmoid = map(
 ONE, TWO, THREE = Const(1), Const(2), Const(3)
 LN_2 = Const(math.log(2))
 TWO_OVER_SQRT_PI = Const(2 / math.sqrt(math.pi))
+
+
+def _first(wins: str) -> Pullback:
+    """max and min where a tie goes to the first; with NaN the second takes all."""
+
+    def pull(c: Expr, a: Expr, b: Expr, y: Expr) -> Cotangents:
+        won = compare(wins, a, b)
+        return (Guarded(((won, True),), c),), (Guarded(((won, False),), c),)
+
+    return pull
 
 
 def _extremum(wins: str) -> Pullback:
@@ -134,8 +145,22 @@ DERIVATIVES: dict[str, Pullback] = {
 }
 
 
+EVEN, FIRST = "even", "first"
+TABLES = {EVEN: DERIVATIVES, FIRST: {**DERIVATIVES, "max": _first("ge"), "min": _first("le")}}
+"""The derivatives for each way to share what a tie of max or min gets: evenly, or all to the first
+instance, in the order of the loops as they are written, or the first argument."""
+
+
+def sharing(ties: str) -> str:
+    """The name of a way to share ties. Raises `GradientError` for others."""
+    if ties not in TABLES:
+        expected = " or ".join(map(repr, TABLES))
+        raise GradientError(f"ties={ties!r}: expected {expected}, who gets what a tie of max gets")
+    return ties
+
+
 def pullback(
-    body: Expr, seeds: tuple[Guarded, ...], value: Expr | None = None
+    body: Expr, seeds: tuple[Guarded, ...], value: Expr | None = None, ties: str = EVEN
 ) -> dict[Access, Expr]:
     """The cotangent of every tensor element that `body` reads, given the body's own (`seeds`).
 
@@ -153,7 +178,7 @@ def pullback(
         elif isinstance(item, Call):
             y = value if item is body and value is not None else item
             for term in terms:
-                parts = DERIVATIVES[item.op](term.value, *item.args, y)
+                parts = TABLES[ties][item.op](term.value, *item.args, y)
                 for arg, part in reversed(list(zip(item.args, parts, strict=True))):
                     found.setdefault(arg, []).extend(_under(term.guards, part))
         if not isinstance(item, Access):

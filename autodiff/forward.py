@@ -16,13 +16,14 @@ from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op, Param
 from .assemble import annotation
 from .blocks import reads_value
+from .derivatives import EVEN
 from .naming import named
 from .reverse import adjoint
 from .statements import fresh_name
 from .tidy import renamed
 
 
-def tangent(op: Op, wrt: tuple[str, ...] | str) -> Op:
+def tangent(op: Op, wrt: tuple[str, ...] | str, ties: str = EVEN) -> Op:
     """The operator that gives the tangents of the results from those of the parameters `wrt`.
 
     Its parameters are those of `op` that it needs, results of `op` of which it needs the type, then
@@ -30,14 +31,14 @@ def tangent(op: Op, wrt: tuple[str, ...] | str) -> Op:
     raises.
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
-    made: Op = op.memo(f"tangent {names}", lambda: _tangent(op, names))
+    made: Op = op.memo(f"tangent {names} {ties}", lambda: _tangent(op, names, ties))
     return made
 
 
-def _tangent(op: Op, names: tuple[str, ...]) -> Op:
+def _tangent(op: Op, names: tuple[str, ...], ties: str) -> Op:
     op = by_jvp(op)
     shapes = check(op).shapes
-    back = adjoint(op, names)
+    back = adjoint(op, names, ties=ties)
     seeds = back.params[len(back.params) - len(op.returns) :]
     known = {p.name: p for p in back.params}
     # With every parameter of `op` in reach, no cotangent is kept for the sizes that it says.

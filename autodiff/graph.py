@@ -18,11 +18,14 @@ from ..algo.graph.elementwise import elementwise, is_stop
 from ..algo.graph.graph import Apply, ArrayType, Result, Value
 from ..algo.tensor_expr.expr import Access, Cast, Const, Index, Range
 from ..algo.tensor_expr.op import Equation, Op, Param
+from .derivatives import EVEN
 from .forward import tangent
 from .reverse import adjoint
 
 
-def gradients(value: Value, wrt: Sequence[Value], seed: Value | None = None) -> list[Value]:
+def gradients(
+    value: Value, wrt: Sequence[Value], seed: Value | None = None, ties: str = EVEN
+) -> list[Value]:
     """The gradient of `value` by each of `wrt`, as values of their shapes and types.
 
     `seed` is the cotangent of `value`; without it `value` must be a scalar, and the seed is 1.
@@ -33,10 +36,12 @@ def gradients(value: Value, wrt: Sequence[Value], seed: Value | None = None) -> 
     _check(value, wrt, seed)
     with region("backward"):
         start = literal(np.ones((), value.type.dtype.numpy)) if seed is None else seed
-    return pulled([(value, start)], wrt)
+    return pulled([(value, start)], wrt, ties)
 
 
-def pulled(seeds: Iterable[tuple[Value, Value]], wrt: Sequence[Value]) -> list[Value]:
+def pulled(
+    seeds: Iterable[tuple[Value, Value]], wrt: Sequence[Value], ties: str = EVEN
+) -> list[Value]:
     """The sum of what values, each with a cotangent beside it, give each of `wrt`."""
     cotangents: dict[Value, Value] = {}
     with region("backward"):
@@ -60,11 +65,14 @@ def pulled(seeds: Iterable[tuple[Value, Value]], wrt: Sequence[Value]) -> list[V
         for node in reversed([n for n in nodes if n in depends]):
             given = [r for r in by_node[node] if r in cotangents]
             if given:
-                _pull(node, given, [p for p, v in enumerate(node.args) if matters(v)], cotangents)
+                positions = [p for p, v in enumerate(node.args) if matters(v)]
+                _pull(node, given, positions, cotangents, ties)
         return [cotangents[v] if v in cotangents else zeros(v.type) for v in wrt]
 
 
-def tangents(values: Sequence[Value], wrt: Sequence[Value], moves: Sequence[Value]) -> list[Value]:
+def tangents(
+    values: Sequence[Value], wrt: Sequence[Value], moves: Sequence[Value], ties: str = EVEN
+) -> list[Value]:
     """The tangents of `values` where each of `wrt` moves by one of `moves`, of its shape and type.
 
     They have the types of `values`: zeros for what does not move, and for integers.
@@ -73,11 +81,11 @@ def tangents(values: Sequence[Value], wrt: Sequence[Value], moves: Sequence[Valu
     with region("tangent"):
         for node in reachable(values):
             if not is_stop(node.op):
-                _push(node, moving)
+                _push(node, moving, ties)
         return [moving[v] if v in moving else zeros(v.type) for v in values]
 
 
-def _push(node: Apply, moving: dict[Value, Value]) -> None:
+def _push(node: Apply, moving: dict[Value, Value], ties: str) -> None:
     """Moves the results of one application as its arguments move."""
     op, args = node.op, dict(zip((p.name for p in node.op.params), node.args, strict=True))
     wrt = tuple(name for name, arg in args.items() if arg in moving)
@@ -85,7 +93,7 @@ def _push(node: Apply, moving: dict[Value, Value]) -> None:
     kept = tuple(name for name, result in results.items() if result.type.dtype.is_float)
     if not wrt or not kept:
         return
-    forth = tangent(returning(op, kept), wrt)
+    forth = tangent(returning(op, kept), wrt, ties)
     values: dict[str, Value] = {**args, **results}
     primal = [values[p.name] for p in forth.params[: -len(wrt)]]
     found = apply(forth, [*primal, *(moving[args[name]] for name in wrt)])
@@ -124,14 +132,18 @@ def returning(op: Op, returns: tuple[str, ...]) -> Op:
 
 
 def _pull(
-    node: Apply, given: Sequence[Result], positions: Sequence[int], cotangents: dict[Value, Value]
+    node: Apply,
+    given: Sequence[Result],
+    positions: Sequence[int],
+    cotangents: dict[Value, Value],
+    ties: str,
 ) -> None:
     """Adds what one application contributes to the cotangents of its arguments."""
     op = node.op
     returns = tuple(op.returns[r.position] for r in given)
     part = returning(op, returns)
     wrt = tuple(op.params[p].name for p in positions)
-    back = adjoint(part, wrt, saved=returns)
+    back = adjoint(part, wrt, saved=returns, ties=ties)
     values = dict(zip((p.name for p in op.params), node.args, strict=True))
     values |= dict(zip(returns, given, strict=True))
     primal = [values[p.name] for p in back.params[: -len(returns)]]

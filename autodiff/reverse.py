@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from ..algo.dtypes import DType
 from ..algo.errors import GradientError
-from ..algo.tensor_expr.build import compare, mul
+from ..algo.tensor_expr.affine import normalize
+from ..algo.tensor_expr.build import add, compare, mul, sub
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.expr import (
     Access,
@@ -31,13 +32,15 @@ from ..algo.tensor_expr.reducers import EXTREMES
 from .assemble import assemble, known_types
 from .blocks import Applied, Block, hidden
 from .cotangent import NOTHING, Cotangent, one
-from .derivatives import Guarded, pullback
+from .derivatives import EVEN, FIRST, Guarded, pullback, sharing
 from .gather import Scatter, Term, contributions, own
 from .statements import Normal, Statement, companion, fresh_name, normal, ordered
 from .tidy import in_order
 
 
-def adjoint(op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = ()) -> Op:
+def adjoint(
+    op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = (), ties: str = EVEN
+) -> Op:
     """The gradient operator of `op` by its parameters `wrt`.
 
     Its parameters are those of `op` that it needs, in their order (one that only says a size is
@@ -46,9 +49,10 @@ def adjoint(op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = ()) -> 
     in `saved` are taken as parameters, before the cotangents, where the gradient reads them; all
     else that it needs of the forward computation it computes again.
 
-    Conventions (DESIGN section 2): ties of max and min share evenly, `where` selects, duplicate
-    gathered elements accumulate, prod is right with zeros. Raises `GradientError` for a name that
-    is no parameter, an integer parameter, and reducers that have no derivative.
+    Conventions (DESIGN section 2): ties of max and min share evenly, or with `ties` "first" the
+    first instance (in the order of the loops as written) or argument takes all; `where` selects,
+    duplicate gathered elements accumulate, prod is right with zeros. Raises `GradientError` for a
+    name that is no parameter, an integer parameter, and reducers that have no derivative.
     """
     if not isinstance(wrt, (str, tuple, list)):
         raise GradientError(
@@ -57,7 +61,8 @@ def adjoint(op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = ()) -> 
         )
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     _check_names(op, names)
-    made: Op = op.memo(f"adjoint {names} {saved}", lambda: _Reverse(op, names, saved).run())
+    key = f"adjoint {names} {saved} {ties}"
+    made: Op = op.memo(key, lambda: _Reverse(op, names, saved, sharing(ties)).run())
     return made
 
 
@@ -88,8 +93,8 @@ def refuse_integer(op: Op, name: str, dtype: DType | None) -> None:
 class _Reverse:
     """The state of one differentiation."""
 
-    def __init__(self, op: Op, wrt: tuple[str, ...], saved: tuple[str, ...]) -> None:
-        self.op, self.wrt, self.saved = op, wrt, saved
+    def __init__(self, op: Op, wrt: tuple[str, ...], saved: tuple[str, ...], ties: str) -> None:
+        self.op, self.wrt, self.saved, self.sharing = op, wrt, saved, ties
         self.checked: Checked = check(op)
         self.blocks = [Block(rule, self.checked) for rule in op.rules]
         self.hidden = hidden(op, self.blocks) if op.rules else set()
@@ -218,7 +223,14 @@ class _Reverse:
             seeds = (Guarded((), given),)
         elif s.reducer in ("max", "min"):
             chosen = compare("eq", s.body, stored)
-            seeds = (Guarded(((chosen, True),), Call("div", (given, self._ties(s)))),)
+            if self.sharing == FIRST:
+                place = _place(s)
+                first = compare("eq", place, self._companion("first", s, "min", place, chosen))
+                seeds = (Guarded(((first, True),), given),)
+            else:
+                one_each = Call("where", (chosen, one(stored, self.dtypes.get(s.tensor)), NOTHING))
+                ties = self._companion("ties", s, "sum", one_each)
+                seeds = (Guarded(((chosen, True),), Call("div", (given, ties))),)
         elif s.reducer == "prod":
             seeds = (Guarded((), mul(given, _others(s))),)
         else:
@@ -228,7 +240,7 @@ class _Reverse:
                 "write it with where, or differentiate sum, prod, max or min"
             )
         value = stored if s.reducer is None else None
-        for access, amount in pullback(s.body, seeds, value).items():
+        for access, amount in pullback(s.body, seeds, value, self.sharing).items():
             if access.tensor not in self.active:
                 continue
             target = self._cotangent(access.tensor)
@@ -238,16 +250,26 @@ class _Reverse:
                 else:
                     target.terms.append(part)
 
-    def _ties(self, s: Statement) -> Access:
-        """Counts, for each maximum (or minimum), the instances that attain it."""
-        stored = Access(s.tensor, s.lhs)
-        dtype = self.dtypes.get(s.tensor)
-        attains = Call("where", (compare("eq", s.body, stored), one(stored, dtype), NOTHING))
-        name = self._name(f"{s.tensor}_ties")
-        equation, shape, access = companion(name, s, attains)
+    def _companion(
+        self, what: str, s: Statement, reducer: str, body: Expr, condition: Expr | None = None
+    ) -> Access:
+        """A reduction of `body` over the instances of each maximum (or minimum) where a condition
+        holds: how many attain it, or which is the first."""
+        name = self._name(f"{s.tensor}_{what}")
+        equation, shape, access = companion(name, s, body, reducer, condition)
         self.ties.setdefault(s.tensor, []).append(equation)
         self.normal.shapes[name] = shape or self.normal.shapes[s.tensor]
         return access
+
+
+def _place(s: Statement) -> Expr:
+    """A number for each instance of the same element, ascending in the order of the loops."""
+    fixed = {e.name for e in s.lhs if isinstance(e, Index)}
+    place: Expr = Const(0)
+    for r in s.ranges:
+        if r.index not in fixed:
+            place = add(mul(place, sub(r.hi, r.lo)), sub(Index(r.index), r.lo))
+    return normalize(place)
 
 
 def _others(s: Statement) -> Expr:

@@ -217,19 +217,20 @@ def _temporary(
 
 
 def companion(
-    name: str, s: Statement, body: Expr
+    name: str, s: Statement, body: Expr, reducer: str, condition: Expr | None = None
 ) -> tuple[Equation, tuple[Expr, ...] | None, Access]:
-    """A sum of `body` over what `s` reduces: its equation, its shape, and how an instance of `s`
-    reads it. The shape is None where it is that of the tensor of `s`."""
+    """A reduction of `body` over what `s` reduces, where a further condition holds: its equation,
+    its shape, and how an instance of `s` reads it. The shape is None where it is that of the tensor
+    of `s`."""
     e = s.equation
     where: Expr | None = None
-    for condition in s.where:
-        where = both(where, condition)
+    for each in (*s.where, *conjuncts(condition)):
+        where = both(where, each)
     if e.reducer is not None:
-        return Equation(name, e.lhs, body, s.ranges, where, "sum"), None, Access(name, s.lhs)
+        return Equation(name, e.lhs, body, s.ranges, where, reducer), None, Access(name, s.lhs)
     own = {r.index for r in e.ranges}
     inside = tuple(r for r in s.ranges if r.index not in own)
-    reduce = Reduce("sum", tuple(r.index for r in inside), body, inside, where)
+    reduce = Reduce(reducer, tuple(r.index for r in inside), body, inside, where)
     equation, access = _boxed(name, (r for r in s.ranges if r.index in own), reduce, ())
     return equation, tuple(r.hi for r in equation.ranges), access
 
