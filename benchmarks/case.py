@@ -28,6 +28,11 @@ class Case:
     `compiled` torch's runs under torch.compile too. `operations` and `moved` (bytes; what is not
     said is all arguments and results once) are the least that any program has to do. Results are
     compared within `tolerance` of the greatest absolute value, integers exactly.
+
+    With `wrt` it is the derivative by these parameters, of `forward` together with the results or
+    after them; the peers' functions are those to differentiate, and arrays of the results' shapes
+    are drawn as cotangents. A `program` is made of several operators: a function without arguments
+    gives what runs them, by their default schedules, and `text` only says what they are.
     """
 
     name: str
@@ -41,6 +46,9 @@ class Case:
     returns: Any = None
     moved: float | None = None
     tolerance: float = 1e-4
+    wrt: tuple[str, ...] = ()
+    forward: bool = True
+    program: Callable[[], Callable[..., Any]] | None = None
 
     def op(self) -> Any:
         """The operator."""
@@ -50,7 +58,13 @@ class Case:
 
     def drawn(self) -> tuple[Array, ...]:
         """The arguments, the same each time."""
-        return tuple(self.arrays(np.random.default_rng(zlib.crc32(self.name.encode()))))
+        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
+        found = tuple(self.arrays(rng))
+        if not self.wrt:
+            return found
+        results = self.op()(*found)
+        listed = results if isinstance(results, tuple) else (results,)
+        return *found, *(np.asarray(floats(rng, *r.shape)) for r in listed)
 
     def schedule(self, kind: str) -> Path | None:
         """The file of its `hand`-written or `tuned` schedule, where there is one."""

@@ -9,6 +9,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 from case import Array, Case
+from pulled import behind, jax_pulled, together, torch_pulled
 
 Call = Callable[[], Any]
 PEERS = ("numpy", "torch", "torch.compile", "jax")
@@ -17,7 +18,14 @@ KINDS = ("default", "hand", "tuned")
 
 def ours(case: Case, arrays: Sequence[Array], kinds: Sequence[str]) -> dict[str, Call]:
     """Our calls: by the default schedule, and by those that lie beside the benchmark."""
+    if case.program is not None:
+        program = case.program()
+        return {"default": lambda: program(*arrays)} if "default" in kinds else {}
     op = case.op()
+    if case.wrt and case.forward:
+        return {"default": together(case, op, arrays)} if "default" in kinds else {}
+    if case.wrt:
+        op, arrays = behind(case, op, arrays)
     calls: dict[str, Call] = {}
     for kind in kinds:
         file = case.schedule(kind)
@@ -55,12 +63,14 @@ def _torch(case: Case, arrays: Sequence[Array], wanted: Sequence[str]) -> dict[s
     def run(*given: Any) -> Any:
         return case.torch(torch, *given)  # type: ignore[misc]
 
+    def called(function: Callable[..., Any]) -> Call:
+        return torch_pulled(case, function, tensors) if case.wrt else lambda: function(*tensors)
+
     calls: dict[str, Call] = {}
     if "torch" in wanted:
-        calls["torch"] = lambda: run(*tensors)
+        calls["torch"] = called(run)
     if case.compiled and "torch.compile" in wanted:
-        compiled = torch.compile(run, dynamic=False)
-        calls["torch.compile"] = lambda: compiled(*tensors)
+        calls["torch.compile"] = called(torch.compile(run, dynamic=False))
     return calls
 
 
@@ -68,12 +78,19 @@ def _jax(case: Case, arrays: Sequence[Array]) -> Call:
     import jax
 
     on_device = [jax.numpy.asarray(a) for a in arrays]
-    jitted = jax.jit(lambda *given: case.jax(jax.numpy, *given))  # type: ignore[misc]
+
+    def run(*given: Any) -> Any:
+        return case.jax(jax.numpy, *given)  # type: ignore[misc]
+
+    if case.wrt:
+        return jax_pulled(case, run, on_device)
+    jitted = jax.jit(run)
     return lambda: jax.block_until_ready(jitted(*on_device))
 
 
 def check(case: Case, arrays: Sequence[Array], calls: dict[str, Call], other: Call | None) -> None:
     """Asserts that ours give what the other one gives; the interpreter, where there is none."""
+    assert other is not None or not (case.wrt or case.program), f"{case.name}: no peer to check by"
     expected = _results(dt.interpret(case.op(), *arrays) if other is None else other())
     for kind, call in calls.items():
         got = _results(call())

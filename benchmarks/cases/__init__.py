@@ -1,7 +1,8 @@
 """The cases, by family."""
 
-from . import comprehensions, contractions, convolutions, own, rows
+from . import comprehensions, contractions, convolutions, gradients, own, rows
 
 CASES = (
-    *contractions.CASES, *convolutions.CASES, *rows.CASES, *comprehensions.CASES, *own.CASES
+    *contractions.CASES, *convolutions.CASES, *rows.CASES, *comprehensions.CASES, *own.CASES,
+    *gradients.CASES,
 )  # fmt: skip

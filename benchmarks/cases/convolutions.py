@@ -7,8 +7,10 @@ from typing import Any
 from case import Case, floats
 
 
-def conv(name: str, inner: int, outer: int, side: int, taps: int, stride: int = 1) -> Case:
-    """A convolution of one image, whose borders are zero; also 3 x 3 of side/stride results."""
+def conv(
+    name: str, inner: int, outer: int, side: int, taps: int, stride: int = 1, batch: int = 1
+) -> Case:
+    """A convolution of images, whose borders are zero; also 3 x 3 of side/stride results."""
     pad, out = taps // 2, side // stride
     row, col = (f"{stride}*{i}" if stride > 1 else i for i in "pq")
     text = (
@@ -29,10 +31,10 @@ def conv(name: str, inner: int, outer: int, side: int, taps: int, stride: int = 
         name,
         text,
         lambda rng: (
-            floats(rng, 1, inner, side, side),
+            floats(rng, batch, inner, side, side),
             floats(rng, outer, inner, *((taps, taps) if taps > 1 else ())),
         ),
-        operations=2 * inner * outer * out**2 * taps**2,
+        operations=2 * batch * inner * outer * out**2 * taps**2,
         torch=lambda torch, x, w: torch.nn.functional.conv2d(
             x, w[..., None, None] if taps == 1 else w, stride=stride, padding=pad
         ),
@@ -44,21 +46,6 @@ def _grouped(jnp: Any, x: Any, w: Any, groups: int) -> Any:
     from jax.lax import conv_general_dilated
 
     return conv_general_dilated(x, w, (1, 1), [(1, 1)] * 2, feature_group_count=groups)
-
-
-def _by_input(jnp: Any, dy: Any, w: Any) -> Any:
-    from jax.lax import conv_general_dilated
-
-    w = jnp.flip(w, (2, 3)).swapaxes(0, 1)
-    return conv_general_dilated(dy, w, (1, 1), [(1, 1)] * 2)
-
-
-def _by_weights(jnp: Any, dy: Any, x: Any) -> Any:
-    from jax.lax import conv_general_dilated
-
-    return conv_general_dilated(
-        x.swapaxes(0, 1), dy.swapaxes(0, 1), (1, 1), [(1, 1)] * 2
-    ).swapaxes(0, 1)  # fmt: skip
 
 
 CASES = [
@@ -78,27 +65,5 @@ CASES = [
             x, w[:, None], padding=1, groups=128
         ),
         jax=lambda jnp, x, w: _grouped(jnp, x, w[:, None], 128),
-    ),
-    Case(
-        "conv-by-input-8x64x56",
-        """
-        by_input(dy: [N, F, H, W], w: [F, C, 3, 3]) -> dx:
-            dx[n,c,y,x] = sum(dy.zero[n,f,y-r+1,x-s+1] * w[f,c,r,s]) where y in 0:H, x in 0:W
-        """,
-        lambda rng: (floats(rng, 8, 64, 56, 56), floats(rng, 64, 64, 3, 3)),
-        operations=2 * 8 * 64 * 64 * 56 * 56 * 9,
-        torch=lambda torch, dy, w: torch.nn.grad.conv2d_input(dy.shape, w, dy, padding=1),
-        jax=_by_input,
-    ),
-    Case(
-        "conv-by-weights-8x64x56",
-        """
-        by_weights(dy: [N, F, H, W], x: [N, C, H, W]) -> dw:
-            dw[f,c,r,s] = sum(dy[n,f,p,q] * x.zero[n,c,p+r-1,q+s-1]) where r in 0:3, s in 0:3
-        """,
-        lambda rng: (floats(rng, 8, 64, 56, 56), floats(rng, 8, 64, 56, 56)),
-        operations=2 * 8 * 64 * 64 * 56 * 56 * 9,
-        torch=lambda torch, dy, x: torch.nn.grad.conv2d_weight(x, (64, 64, 3, 3), dy, padding=1),
-        jax=_by_weights,
     ),
 ]  # fmt: skip

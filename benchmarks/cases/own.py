@@ -56,7 +56,7 @@ def _torch_softdtw(torch: Any, c: Any) -> Any:
     last = torch.where(i == 0, costs[:, 0], 1e10)
     step = _compiled_step(torch)
     for t in range(1, m + n - 1):
-        before, last = last, step(before, last, costs, inside, torch.tensor(t))
+        before, last = last, step(before, last, costs[:, t], inside[t])
     return last[:, -1]
 
 
@@ -64,12 +64,12 @@ def _torch_softdtw(torch: Any, c: Any) -> Any:
 def _compiled_step(torch: Any) -> Any:
     """One antidiagonal; all 511 of them as one graph would take torch.compile minutes."""
 
-    def step(before: Any, last: Any, costs: Any, inside: Any, t: Any) -> Any:
+    def step(before: Any, last: Any, cost: Any, valid: Any) -> Any:
         far = torch.full((len(last), 1), 1e10)
         b, d = torch.cat([far, last[:, :-1]], 1), torch.cat([far, before[:, :-1]], 1)
         low = torch.minimum(torch.minimum(last, b), d)
         soft = low - torch.log(torch.exp(low - last) + torch.exp(low - b) + torch.exp(low - d))
-        return torch.where(inside[t], costs[:, t] + soft, 1e10)
+        return torch.where(valid, cost + soft, 1e10)
 
     return torch.compile(step)
 

@@ -21,6 +21,7 @@ from .axes import axes
 from .barriers import barriers
 from .dots import dots
 from .flatten import flatten
+from .guards import guards
 from .hoist import hoist
 from .matrices import matrices
 from .registers import registers
@@ -61,6 +62,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(dots),
     Pass("vectorize", vectorize),
     _plain(simplify),
+    _plain(guards),
     Pass("registers", registers),
 )
 

@@ -452,3 +452,58 @@ def test_the_driver_stops_observes_and_prints(capsys, monkeypatch):
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("diptych: f: pass 1 simplify took ")
     assert said[1:4] == ["diptych: after simplify:", *print_function(got).splitlines()]
+
+
+def test_guards():
+    """What all statements ask stands around them; what one asks, around it."""
+    check(
+        "guards",
+        """
+        for i in 0 .. 9:
+            for k in 0 .. 9:
+                for j in 0 .. 4 vector(4):
+                    x[j] sum= where((i > 2) & (k > 1) & (j < 3), y[j], 0.0:f32)
+                for j in 0 .. 4 vector(4):
+                    x[4 + j] sum= where((k > 1) & (i > 2), y[4 + j], 0.0:f32)
+                x[9] sum= where((i > 2) & (k > 5), y[9], 0.0:f32)
+        """,
+        """
+        for i in 0 .. 9:
+            if i > 2:
+                for k in 0 .. 9:
+                    if k > 1:
+                        for j in 0 .. 4 vector(4):
+                            x[j] sum= where(j < 3, y[j], 0.0:f32)
+                        for j in 0 .. 4 vector(4):
+                            x[4 + j] sum= y[4 + j]
+                    if k > 5:
+                        x[9] sum= y[9]
+        """,
+    )
+
+
+def test_guards_stay_where_they_mean_something():
+    """With another number beside, where memory is read, around a name, on threads."""
+    check(
+        "guards",
+        """
+        for i in 0 .. 9 parallel:
+            x[i] sum= where(i > 2, y[i], 1.0:f32)
+            x[i] min= where(i > 2, y[i], inf:f32)
+            x[i] max= where(i > 2, y[i], inf:f32)
+            x[i] sum= where(y[i] > 2.0:f32, y[i], 0.0:f32)
+            let n = i + 1:
+                x[n] sum= where(n > 2, y[n], 0.0:f32)
+        """,
+        """
+        for i in 0 .. 9 parallel:
+            x[i] sum= where(i > 2, y[i], 1.0:f32)
+            if i > 2:
+                x[i] min= y[i]
+            x[i] max= where(i > 2, y[i], inf:f32)
+            x[i] sum= where(y[i] > 2.0:f32, y[i], 0.0:f32)
+            let n = i + 1:
+                if n > 2:
+                    x[n] sum= y[n]
+        """,
+    )
