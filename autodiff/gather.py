@@ -3,7 +3,8 @@
 The equalities y = h(d) stay in the domain. Those that determine an index by themselves are solved
 by substitution: a bare index (`A[i,k]`: the element is named by i and k), one index with
 coefficient 1 or -1 (`h[t-1]`: t is y+1), or an index of the result with such a coefficient
-(`X[h+r]`: h is y-r, and the taps r stay loops). What is left (`2*h + r == y`) is a condition of
+(`X[h+r]`: h is y-r, and the taps r stay loops). An index that is read by its quotient or its rest
+(`A[i//3]`) is 3*y + u first, u in 0:3. What is left (`2*h + r == y`) is a condition of
 the sum, and isl makes loops of it that visit no other instance. What a substituted index's range
 says of the element remains as a condition, unless it holds for every element.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ..algo.tensor_expr.affine import is_affine, linear, normalize
-from ..algo.tensor_expr.build import add, both, compare, conjuncts, sub
+from ..algo.tensor_expr.build import add, both, compare, conjuncts, mul, sub
 from ..algo.tensor_expr.canonical import Linear
 from ..algo.tensor_expr.domains import counterexample
 from ..algo.tensor_expr.expr import (
@@ -186,7 +187,7 @@ class _System:
 
     def solve(self) -> None:
         """Substitutes indices until no equality determines one."""
-        while (found := self._determined()) is not None:
+        while (found := self._determined() or self._parted()) is not None:
             index, meaning = found
             limits = self.bound.pop(index)
             self.limits += _between(meaning, limits.lo, limits.hi)
@@ -196,6 +197,40 @@ class _System:
                 [c for c in (_put(c, values) for c in conditions) if c is not None]
                 for conditions in (self.where, self.given, self.limits)
             )
+
+    def _parted(self) -> tuple[Index, Expr] | None:
+        """An index i that alone stands in an equality, there as i // n or i % n, as n times a
+        quotient and a rest, indices of their own; A[i//3] is read by three neighbours."""
+        for condition in self.where:
+            if not (isinstance(condition, Call) and condition.op == "eq" and is_affine(condition)):
+                continue
+            here = [i for i in map(Index, indices_of(condition)) if i in self.bound]
+            if len(here) != 1:
+                continue
+            for item in walk(condition):
+                match item:
+                    case Call("floordiv" | "mod", (Index() as i, Const(int() as n))) if (
+                        i is here[0] and n > 1
+                    ):
+                        return i, self._parts(i, n)
+        return None
+
+    def _parts(self, index: Index, n: int) -> Expr:
+        """What an index is of the quotient and the rest, which take its place in such terms."""
+        rest, limits = Index(own(index.name)), self.bound[index]
+        ends = limits.lo, add(limits.hi, Const(n - 1))
+        quotient, hi = (normalize(Call("floordiv", (end, Const(n)))) for end in ends)
+        if normalize(sub(hi, quotient)) is not Const(1):
+            through = Range(own(index.name), quotient, hi)
+            quotient = Index(through.index)
+            self.bound[quotient] = through
+        self.bound[rest] = Range(rest.name, Const(0), Const(n))
+        parts: dict[Expr, Expr] = {
+            Call("floordiv", (index, Const(n))): quotient, Call("mod", (index, Const(n))): rest
+        }  # fmt: skip
+        self.value = substitute(self.value, parts)
+        self.where = [substitute(c, parts) for c in self.where]
+        return add(mul(Const(n), quotient), rest)
 
     def _determined(self) -> tuple[Index, Expr] | None:
         equalities = [c for c in self.where if isinstance(c, Call) and c.op == "eq"]

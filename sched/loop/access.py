@@ -98,12 +98,15 @@ class Group:
 
     @cached_property
     def holes(self) -> bool:
-        """Does a condition leave iterations out in between, as i != j does?
+        """Does a condition leave iterations out in between, as i != j and i // 8 == j do?
 
         Every place in a tile is then scanned in pieces, which are too many to unroll.
         """
+        apart = ("ne", "eq", "or", "not", "floordiv", "mod")
         return any(
-            isinstance(c, Call) and c.op in ("ne", "or", "not") for c in conjuncts(self.main.where)
+            isinstance(item, Call) and item.op in apart
+            for condition in conjuncts(self.main.where)
+            for item in walk(condition)
         )
 
     @cached_property

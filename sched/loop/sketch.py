@@ -222,7 +222,8 @@ class _Nest:
             inner = [n for n in inner if n not in in_lanes] + in_lanes
         self._reorder([*outer, *reds, *inner])
         chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
-        if group.reds and inner and outer and not c.solved and not chunked and not self.shared:
+        cells = group.reds and inner and outer and not c.solved and not group.holes
+        if cells and not chunked and not self.shared:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
     def _squares(self, vector: str, turned: str) -> None:

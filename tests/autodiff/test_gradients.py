@@ -106,3 +106,40 @@ def test_a_range_without_one_bound_over_sizes_is_refused() -> None:
         "the gradient needs bounds for k in 0:max(i, M) over sizes alone, and they are no single "
         "formula; give k a range over sizes and the rest as a condition"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "gradient", "shapes"),
+    [
+        (
+            "f(A: [M, N], B: [3, 2]) -> K:\n"
+            "    K[i,j] = A[i//3,j//2] * B[i%3,j%2] where i in 0:3*M, j in 0:2*N\n",
+            "dA[y,x] = sum(dK[3*y+i,2*x+j] * B[i,j]) where y in 0:M, x in 0:N",
+            ((4, 3), (3, 2)),
+        ),
+        (
+            "f(A: [M]) -> K:\n    K[i] = A[i//3] ** 2 where i in 0:3*M-1\n",
+            "dA[y] = sum(where(3 * y + i < 3 * M - 1, dK[3*y+i] * (2 * A[y]), 0))"
+            " where y in 0:M, i in 0:3",
+            ((4,),),
+        ),
+        (
+            "f(A: [3, 4, J]) -> y:\n    y[i,j] = A[i//4%3,i%4,j] where i in 0:12, j in 0:J\n",
+            "dA[y,x,j] = dy[4*y+x,j] where y in 0:3, x in 0:4",
+            ((3, 4, 2),),
+        ),
+        (
+            "f(A: [N], z: [M]) -> y:\n    y[i] = A[i//3+1] * z[i]\n",
+            "dA[y] = sum(where(3 * y + i - 3 < min(M, 3 * N - 3), dy[3*y+i-3] * z[3*y+i-3], 0),"
+            " where=y >= 1) where y in 0:N, i in 0:3",
+            ((5,), (11,)),
+        ),
+    ],
+)  # fmt: skip
+def test_reads_by_quotients_and_rests_are_gathered(
+    text: str, gradient: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    op = parse(text)
+    assert adjoint(op, "A").text.splitlines()[-1].strip() == gradient
+    rng = np.random.default_rng(0)
+    check_grads(op, *(rng.standard_normal(shape) for shape in shapes))

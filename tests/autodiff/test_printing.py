@@ -121,7 +121,7 @@ histogram_dw(bin: [N], w: [N], dH: [M]) -> dw:
     ("upsample", "x"): """
 up_dx(x: [N], z: [M], dy) -> dx:
     dy: [min(M, 2*N)]
-    dx[y] = sum(dy[i] * z[i], where=i // 2 == y) where y in 0:N
+    dx[y] = sum(where(2 * y + i < min(M, 2 * N), dy[2*y+i] * z[2*y+i], 0)) where y in 0:N, i in 0:2
 """,
     ("guarded", "x"): """
 pad_dx(x: [N], z: [M], dy: [M]) -> dx:

@@ -110,7 +110,15 @@ def _seconds(op: object) -> float:
     return time.process_time() - start
 
 
-def test_conditions_that_leave_holes_are_no_tiles() -> None:
+@pytest.mark.parametrize("hole", ["i != j", "i + j == k", "k // 16 == i", "k % 16 == j"])
+def test_conditions_that_leave_holes_are_no_tiles(hole: str) -> None:
     """Each place of a tile would be scanned in pieces, before and after the hole."""
-    choice = chosen("y[i] = sum(A[i,j] * x[j], where=i != j)", I=300, J=300)["y"]
+    text = f"y[i,j] = sum(A[i,k] * B[k,j], where={hole})"
+    choice = chosen(text, I=300, J=300, K=300)["y"]
     assert choice.tile == ()
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (2, 300, 300)).astype(np.float32)
+    k, i, j = np.ogrid[:300, :300, :300]
+    kept = eval(hole, {"i": i, "j": j, "k": k})
+    expected = np.einsum("ik,kj,kij->ij", a, b, np.broadcast_to(kept, (300,) * 3), optimize=True)
+    np.testing.assert_array_equal(dt.op(text)(a, b), expected)
