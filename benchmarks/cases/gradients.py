@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from case import EXP, Array, Case, floats
+from case import Array, Case, floats
 
 from . import convolutions, own, rows
 
@@ -49,12 +49,12 @@ def _zipf(rng: np.random.Generator) -> list[Array]:
 def _two_layers() -> Any:
     import diptych as dt
 
-    hidden = dt.op("h[b,n] = max(sum(x[b,m] * w[m,n]) + c[n], 0.0)", returns="h")
-    last = dt.op("y[b,n] = sum(x[b,m] * w[m,n]) + c[n]", returns="y")
+    layer = dt.op("z[b,n] = sum(x[b,m] * w[m,n]) + c[n]", returns="z")
+    relu = dt.op("h[b,n] = max(z[b,n], 0.0)", returns="h")
     loss = dt.op("e[] = sum((y[b,n] - t[b,n]) ** 2) / f32(B)", returns="e")
 
     def error(x: Any, t: Any, w: Any, b: Any, v: Any, c: Any) -> Any:
-        return loss(last(hidden(x, w, b), v, c), t)
+        return loss(layer(relu(layer(x, w, b)), v, c), t)
 
     step = dt.value_and_grad(error, (2, 3, 4, 5))
     return lambda *arrays: step(*arrays)[1]
