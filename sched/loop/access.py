@@ -110,6 +110,12 @@ class Group:
         )
 
     @cached_property
+    def shares(self) -> bool:
+        """Is it a reduction in which what is loaded serves several cells?"""
+        pairs = [(a, i) for a in self.operands for i in self.outs if self.extents[i] > 1]
+        return bool(self.reds) and any(self.stride(a, i) == 0 for a, i in pairs)
+
+    @cached_property
     def extents(self) -> Mapping[str, int]:
         """Iterations of each loop; the most there can be, where they depend on outer loops."""
         around: dict[str, Interval] = {}
@@ -128,6 +134,11 @@ class Group:
         for extent in self.extents.values():
             count *= extent
         return count
+
+    @cached_property
+    def cells(self) -> int:
+        """Elements of the tensor that is written."""
+        return math.prod(self.shapes[self.main.tensor])
 
     @cached_property
     def footprint(self) -> int:

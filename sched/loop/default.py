@@ -8,7 +8,7 @@ work there is to give to threads. Whatever it chooses is checked like a user's s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ...algo.dtypes import DType
@@ -30,6 +30,8 @@ from .sketch import Choice, Sketch, build
 
 RUN = 8
 """Vectors that a thread reads one after the other, at least, where threads share a row."""
+OWN = 4
+"""Instances of a sum, at least, for each cell of the results that its blocks have of their own."""
 ROWS = 64
 """Rows of a block in which a temporary slides along, at most."""
 
@@ -56,11 +58,16 @@ def choose(
     strip = strips(found, temps, min(lanes.values(), default=1), machine)
     if strip is not None:
         return Sketch(strip)
-    # The innermost loop of what is computed last is for vectors, unless those run along a sum.
-    inner = int(not found or _vector(found[-1], lanes[found[-1].name], ()) not in found[-1].reds)
-    joined, sliding = joins(found, temps, inner)
+    # The innermost loop of a nest is for vectors, unless those run along a sum.
+    rows = {
+        g.name: len(g.outs) - (_vector(g, lanes[g.name], ()) not in g.reds) for g in found
+    }  # fmt: skip
+    joined, sliding = joins(found, temps, rows, machine)
+    held = {g.name: _held(g, joined.values()) for g in found}
     choices = {
-        g.name: _choose(g, joined.get(g.name), g.main.tensor in temps, lanes[g.name], machine)
+        g.name: _choose(
+            g, joined.get(g.name), g.main.tensor in temps, held[g.name], lanes[g.name], machine
+        )
         for g in found
     }
     choices |= crossed
@@ -77,15 +84,23 @@ def _lanes(made: Kernel, group: Group, machine: Machine) -> int:
     return machine.lanes(max(made.tensors[name].dtype.itemsize for name in names))
 
 
-def _choose(group: Group, join: Join | None, temp: bool, lanes: int, machine: Machine) -> Choice:
+def _held(group: Group, joined: Collection[Join]) -> int:
+    """How many outer loops of a nest are needed as they are, for others are computed in them."""
+    places = [group.outs.index(i) + 1 for name, i in joined if name == group.name]
+    return max(places, default=0)
+
+
+def _choose(
+    group: Group, join: Join | None, temp: bool, held: int, lanes: int, machine: Machine
+) -> Choice:
     if group.fold is not None:
         return _combining(group, join, lanes, machine)
-    merge = () if join or group.reds else _merge(group, group.outs, lanes)
+    merge = () if join or group.reds else _merge(group, group.outs[held:], lanes)
     if merge:
         return _walk(group, merge, lanes, machine)
     if group.solved and join is None:
         return Choice(outer=shared_loop(group, None, 1, machine), solved=group.solved)
-    if join is None and not group.holes and _shares(group):
+    if join is None and not group.holes and group.shares:
         found = contraction(group, lanes, machine)
         if found is not None:
             return found
@@ -111,18 +126,21 @@ def _shared_inside(
     group: Group, vector: str, merge: tuple[str, ...], lanes: int, machine: Machine
 ) -> tuple[str | None, int]:
     """Blocks for threads where no loop outside of the vectors can be shared: of the one that runs
-    in lanes, or of a sum, each thread's part of which is a result of its own."""
+    in lanes, or of a sum, each block of which has a result of its own. Threads share short rows
+    too where those results are more work than the sum."""
+    rows = [i for i in group.reds if i not in merge and i != vector]
+    shared = next((i for i in rows if group.extents[i] >= 2 * machine.threads), None)
+    blocks = 4 * machine.threads
+    private = shared is not None and group.work >= OWN * blocks * group.cells
     if vector in group.outs:
         extent = group.extents[vector]
         if not group.reds:
             return vector, chunk_of(extent, machine)
         part = -(-extent // machine.threads)
-        if part >= RUN * lanes:
+        if part >= (RUN if private else 1) * lanes:
             return vector, -(-part // lanes) * lanes
-    rows = [i for i in group.reds if i not in merge and i != vector]
-    shared = next((i for i in rows if group.extents[i] >= 2 * machine.threads), None)
-    if shared is not None:
-        return shared, -(-group.extents[shared] // (4 * machine.threads))
+    if shared is not None and private:
+        return shared, -(-group.extents[shared] // blocks)
     if vector in group.outs:
         return None, 0
     extent = math.prod(group.extents[i] for i in merge or (vector,))
@@ -133,12 +151,6 @@ def _rows(choice: Choice, index: str, group: Group, machine: Machine) -> Choice:
     """Blocks of rows for threads; at the start of each, rows of what slides are computed again."""
     rows = -(-group.extents[index] // (4 * machine.threads))
     return replace(choice, outer=index, chunk=min(ROWS, max(8, rows)))
-
-
-def _shares(group: Group) -> bool:
-    """Is it a reduction in which what is loaded serves several cells?"""
-    pairs = [(a, i) for a in group.operands for i in group.outs if group.extents[i] > 1]
-    return bool(group.reds) and any(group.stride(a, i) == 0 for a, i in pairs)
 
 
 def _combining(group: Group, join: Join | None, lanes: int, machine: Machine) -> Choice:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from ...algo.tensor_expr.affine import linear
 from ...algo.tensor_expr.build import sub
 from ...algo.tensor_expr.expr import Access, Index, accesses
 from .access import Group
+from .machine import Machine
 
 Join = tuple[str, str]
 """A nest, and the index of the loop of it inside of which another is computed."""
+
+LONG = 256
+"""Instances of a sum beside which it costs nothing to store its element and to load it again."""
 
 
 MOST = 16
@@ -18,15 +23,16 @@ MOST = 16
 
 
 def joins(
-    found: Sequence[Group], temps: set[str], inner: int
+    found: Sequence[Group], temps: set[str], rows: Mapping[str, int], machine: Machine
 ) -> tuple[dict[str, Join], frozenset[str]]:
-    """Which temporaries to compute inside a loop of their last consumer, without recomputation,
-    and which of them slide.
+    """Which temporaries to compute inside a loop of another nest, without recomputation, and which
+    of them slide.
 
-    A temporary is joined at the deepest loop whose outer indices it and its consumer's reads
-    share bare and in order, short of the `inner` innermost loops of the consumer, which are for
-    vectors. One that is read at neighbouring places of the outermost loop slides along that: the
-    values of earlier iterations are kept, as many as are read again.
+    That is the last nest, or one of a result before it that reads the temporary first; `rows` says
+    how many loops of each may hold others. A temporary is joined at the deepest of these whose
+    outer indices it and its consumer's reads share bare and in order. One that is read at
+    neighbouring places of the outermost loop slides along that: the values of earlier iterations
+    are kept, as many as are read again.
     """
     made: dict[str, Join] = {}
     slide = set()
@@ -37,6 +43,7 @@ def joins(
     for n, group in enumerate(found):
         for access in reads_of(group):
             positions.setdefault(access.tensor, {})[n] = None
+    order = {group.name: n for n, group in enumerate(found)}
     for n in range(len(found) - 2, -1, -1):
         group = found[n]
         if len(made) == MOST:
@@ -46,17 +53,47 @@ def joins(
         if group.main.carries:
             continue  # its loops are those of a recurrence
         readers = [found[at] for at in positions.get(group.name, ()) if at > n]
-        if not all(r is last or r.name in made for r in readers):
+        homes = {r.name: made[r.name][0] if r.name in made else r.name for r in readers}
+        host = found[min((order[home] for home in homes.values()), default=-1)]
+        if host is not last and not _holds(host, temps):
             continue
-        depth = min((_shared(group, r) for r in readers), default=0)
-        around = [last.outs.index(made[r.name][1]) + 1 for r in readers if r.name in made]
-        depth = min([depth, len(last.outs) - inner, *around])
-        if depth > 0 and last.extents[last.outs[depth - 1]] > 1:
-            made[group.name] = (last.name, last.outs[depth - 1])
-        elif depth == 0 and readers == [last] and len(last.outs) > inner and _slides(group, last):
+        inside = [r for r in readers if homes[r.name] == host.name]
+        depth = min((_shared(group, r) for r in inside), default=0)
+        around = [host.outs.index(made[r.name][1]) + 1 for r in inside if r.name in made]
+        depth = min([depth, rows[host.name], *around])
+        if len(inside) < len(readers) and any(
+            group.extents[mine] != host.extents[theirs]
+            for mine, theirs in zip(group.outs[:depth], host.outs, strict=False)
+        ):
+            continue  # others read what this loop does not reach
+        if depth > 0 and host.extents[host.outs[depth - 1]] > 1:
+            made[group.name] = (host.name, host.outs[depth - 1])
+        elif depth == 0 and readers == [last] and rows[last.name] and _slides(group, last):
             made[group.name] = (last.name, last.outs[0])
             slide.add(group.name)
+    for group in found:
+        if group.name in made and group.name not in slide and _alone(group, made, machine):
+            del made[group.name]
     return made, frozenset(slide)
+
+
+def _holds(host: Group, temps: set[str]) -> bool:
+    """May a nest before the last hold others? A plain one of a result."""
+    plain = host.fold is None and not host.main.carries and not host.solved and not host.shares
+    return plain and host.main.tensor.removesuffix(".acc") not in temps
+
+
+def _alone(group: Group, made: Mapping[str, Join], machine: Machine) -> bool:
+    """Is a contraction better off as a nest of its own, with panels and blocks for all of it?
+
+    So it is if nothing that it reads is joined and its result costs little to keep: it fits the
+    second cache, or each element is a long sum.
+    """
+    if not group.shares or group.holes or any(a.tensor in made for a in reads_of(group)):
+        return False
+    kept = math.prod(group.shapes[group.name]) * group.sizes[group.name]
+    long = math.prod(group.extents[i] for i in group.reds) >= LONG
+    return long or 2 * kept <= machine.l2
 
 
 def reads_of(group: Group) -> list[Access]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.check import check
-from ...algo.tensor_expr.expr import Index
+from ...algo.tensor_expr.expr import Index, accesses
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
@@ -150,8 +150,9 @@ class _Nest:
             for name in (group.main.tensor, *(a.tensor for a in group.operands))
         )
         self.lanes, self.cache = machine.lanes(widest), machine.l2 // 2
-        # Short names are for people; they are unique where there is one nest.
-        self.prefix = "" if alone else f"{group.name}."
+        # Short names are for people; they are unique where there is one nest of the same loops.
+        self.scatters = any(accesses(part) for part in group.main.lhs)
+        self.prefix = "" if alone and not self.scatters else f"{group.name}."
         self.outs, self.reds = list(group.outs), list(group.reds)
         self.extents = dict(group.extents)
         if choice.merge:
@@ -306,11 +307,23 @@ class _Nest:
         """Marks the inner loops, and the outermost parallel."""
         self.mark()
         outer = self.choice.outer
+        if self.scatters:
+            self._zeros(shared=outer is not None)
         if self.shared is not None:
             self._each(Parallel, self.shared)
         elif outer is not None:
             blocks = self.draft.has(f"{self.group.name}.{outer}o")
             self._each(Parallel, f"{outer}o" if blocks else outer)
+
+    def _zeros(self, *, shared: bool) -> None:
+        """Marks the loops over all cells, which go before those of what is added to some of them:
+        rows are written whole, whatever the others share."""
+        stem = f"{self.group.name}.init."
+        names = [loop.name for loop in loops(self.draft.nest.tree) if loop.name.startswith(stem)]
+        if names:
+            self.draft.attempt(Vectorize(names[-1]))
+        if shared and len(names) > 1:
+            self.draft.attempt(Parallel(names[0]))
 
     def _inner(self, index: str) -> str:
         split = self.draft.has(f"{self.group.name}.{index}i")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import diptych as dt
 import numpy as np
 import pytest
-from diptych.algo.dtypes import f32
+from diptych.algo.dtypes import f32, i64
 from diptych.algo.tensor_expr.parse import parse
 from diptych.autodiff.reverse import adjoint
 from diptych.sched.loop.default import choose, default
@@ -63,3 +63,54 @@ def test_a_loop_has_as_many_iterations_as_it_has_at_once() -> None:
     nest = made.nest({}, {"I": 5, "J": 7})
     counts = {loop.name: at_once(nest, loop) for loop in loops(nest.tree)}
     assert counts == {"y.i": 5, "x.pack.i": 1, "x.pack.j": 7, "y.j": 7}
+
+
+def test_rows_of_a_result_hold_what_it_needs_though_another_result_is_last() -> None:
+    """The mean is read by a later sum, too, and is complete by then."""
+    op = parse("""
+        f(x: [M, N], z: [M, N]) -> y, s:
+            m[i] = sum(x[i,j])
+            d[i] = sum(x[i,j] * z[i,j])
+            y[i,j] = x[i,j] * m[i] - d[i]
+            s[j] = sum(z[i,j] * m[i])
+    """)
+    types = {p.name: f32 for p in op.params}
+    made = choose(op, types, {"M": 4096, "N": 1024}, WIDE).choices
+    assert made["m"].join == made["d"].join == ("y", "i")
+    assert (made["y"].outer, made["s"].outer, made["s"].vectors) == ("i", "j", 0)
+    rng = np.random.default_rng(0)
+    x, z = rng.integers(-4, 5, (2, 37, 50)).astype(np.float32)
+    for got, want in zip(dt.op(op.text)(x, z), dt.interpret(op, x, z), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_long_product_is_not_repeated_in_blocks_of_what_reads_it() -> None:
+    op = parse("""
+        f(w: [M, N], dz: [B, N], z: [B, M]) -> d:
+            dx[b,m] = sum(dz[b,n] * w[m,n])
+            d[b,m] = where(z[b,m] > 0.0, dx[b,m], 0)
+    """)
+    types = {p.name: f32 for p in op.params}
+    made = choose(op, types, {"B": 256, "M": 1024, "N": 512}, WIDE).choices
+    assert (made["dx"].join, made["dx"].pack) == (None, ("w",))
+
+
+def test_threads_share_columns_where_private_results_are_more_work() -> None:
+    op = parse("f(at: [B], dy: [B, D], w: [V]) -> h:\n    h: [V, D]\n    h[at[b],d] += dy[b,d]\n")
+    types = {"at": i64, "dy": f32, "w": f32}
+    few = choose(op, types, {"B": 200_000, "D": 16, "V": 50}, WIDE).choices["h"]
+    many = choose(op, types, {"B": 20_000, "D": 128, "V": 10_000}, WIDE).choices["h"]
+    assert (few.outer, many.outer, many.chunk) == ("b", "d", 64)
+    made = str(default(op, types, {"B": 20_000, "D": 128, "V": 10_000}, WIDE))
+    assert "parallel for h.init.d0" in made and "parallel for h.do" in made
+
+
+@pytest.mark.parametrize(("rows", "width"), [(5000, 128), (5000, 5), (50, 64)])
+def test_scatters_of_any_size(rows: int, width: int) -> None:
+    op = dt.op("f(at: [B], dy: [B, D], w: [V]) -> h:\n    h: [V, D]\n    h[at[b],d] += dy[b,d]\n")
+    rng = np.random.default_rng(0)
+    at = rng.integers(0, rows, 3000)
+    dy = rng.integers(-4, 5, (3000, width)).astype(np.float32)
+    expected = np.zeros((rows, width), np.float32)
+    np.add.at(expected, at, dy)
+    np.testing.assert_array_equal(op(at, dy, np.zeros(rows, np.float32)), expected)
