@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...algo.dtypes import DType
 from ...algo.forked import cached_property
 from ...algo.tensor_expr.affine import Interval, bounds, linear
 from ...algo.tensor_expr.build import conjuncts, sub
@@ -23,15 +24,16 @@ from .names import stem_and_part
 class Group:
     """The stages of one loop nest: a pointwise stage, or init, update and final of a reduction.
 
-    `outs` are the loops shared by all of them, `reds` those of the reduction. `shapes` and `sizes`
-    give extents and bytes of an element of every tensor. Of a recurrence `outs` are the loops
-    inside of those that run in order; `leads` says that it is the first in those.
+    `outs` are the loops shared by all of them, `reds` those of the reduction. `shapes`, `sizes` and
+    `kinds` give extents, bytes of an element and its type of every tensor. Of a recurrence `outs`
+    are the loops inside of those that run in order; `leads` says that it is the first in those.
     """
 
     name: str
     stages: tuple[Stage, ...]
     shapes: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, int]
+    kinds: Mapping[str, DType]
     leads: bool = True
 
     @cached_property
@@ -228,12 +230,15 @@ def groups(kernel: Kernel) -> list[Group]:
             found[-1].append(stage)
         else:
             found.append([stage])
-    sizes = {t.name: t.dtype.itemsize for t in kernel.tensors.values()}
+    kinds = {t.name: t.dtype for t in kernel.tensors.values()}
+    sizes = {name: dtype.itemsize for name, dtype in kinds.items()}
     own = {eq.tensor for eq in kernel.checked.equations}
     nests = parts(kernel.stages, 0)
     leads = {next((s for s in part if s.tensor in own), part[0]).name for part in nests}
     return [
-        Group(_name(stages), tuple(stages), shapes, sizes, any(s.name in leads for s in stages))
+        Group(
+            _name(stages), tuple(stages), shapes, sizes, kinds, any(s.name in leads for s in stages)
+        )
         for stages in found
     ]
 

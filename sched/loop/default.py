@@ -23,6 +23,7 @@ from .default_join import blocked
 from .default_joins import Join, joins
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
+from .default_words import by_words
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
@@ -63,6 +64,9 @@ def choose(
         g.name: len(g.outs) - (_vector(g, lanes[g.name], ()) not in g.reds) for g in found
     }  # fmt: skip
     joined, sliding = joins(found, temps, rows, machine)
+    worded = {g.name: c for g in found if (c := by_words(g, machine))}
+    joined = {g: (c, i) for g, (c, i) in joined.items() if not worded.keys() & {g, c}}
+    sliding = frozenset(name for name in sliding if name in joined)
     held = {g.name: _held(g, joined.values()) for g in found}
     choices = {
         g.name: _choose(
@@ -70,7 +74,7 @@ def choose(
         )
         for g in found
     }
-    choices |= crossed
+    choices |= crossed | worded
     for name in sliding:
         consumer, index = joined[name]
         choices[name] = replace(choices[name], slides=True)

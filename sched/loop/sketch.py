@@ -28,10 +28,12 @@ from .schedule import Schedule
 from .sketch_across import write_across
 from .sketch_contract import Contraction
 from .sketch_turn import Turned
+from .sketch_words import WordNest
 from .split import Split
 from .stage import Stage
 from .store_at import StoreAt
 from .tree import around_stmt
+from .words import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Choice:
     Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
     such a result past the caches.
     `solved` are indices that others determine: their loops, of one iteration, go innermost.
+    `words` takes a product of matrices of bytes by words (`sketch_words.py`), in blocks of the tile
+    by `vectors`; threads have `chunk` columns each.
     """
 
     vector: str | None = None
@@ -67,6 +71,7 @@ class Choice:
     turned: str | None = None
     stream: bool = False
     solved: tuple[str, ...] = ()
+    words: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +164,14 @@ class _Nest:
             self._merge(choice.merge)
         self.choice = self._named(choice)
         self.shared: str | None = None
+        self.machine = machine
+        self.words: WordNest | None = None
 
     def tile(self, above: Sequence[tuple[str, str, bool]] = ()) -> None:
         """Splits and orders the loops, and copies what is to be packed, also in loops `above`."""
         c, group = self.choice, self.group
+        if c.words and self._by_words():
+            return
         if group.reds and c.tile and c.vectors and c.vector in self.outs:
             sides = {**dict(c.tile), c.vector: c.vectors * self.lanes}
             nest = Contraction(
@@ -227,6 +236,21 @@ class _Nest:
         if cells and not chunked and not self.shared:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
+    def _by_words(self) -> bool:
+        """A product of matrices of bytes, if the nest is one of this choice's rows and columns."""
+        c, found = self.choice, words_of(self.group)
+        high = dict(c.tile).get(found.rows) if found is not None else None
+        able = self.machine.matrices or 4 in self.machine.dots
+        if found is None or high is None or c.vector != found.columns or not able:
+            return False
+        self.words = WordNest(
+            self.draft, self.group, self.prefix, found, high, c.vectors * self.lanes,
+            c.chunk or self.extents[found.columns], c.outer, self.machine,
+        )  # fmt: skip
+        self.words.write()
+        self.shared = self.words.shared
+        return True
+
     def _squares(self, vector: str, turned: str) -> None:
         """Tiles that are turned in registers; the loop that threads share is one of rows."""
         outer = self.choice.outer
@@ -280,6 +304,9 @@ class _Nest:
     def mark(self) -> None:
         """Vectorizes and unrolls the innermost loops of the nest and of what distribution made."""
         c = self.choice
+        if self.words is not None:
+            self.words.mark()
+            return
         self._turn()
         if c.vector is not None:
             self._each(Vectorize, self._inner(c.vector))
