@@ -17,11 +17,14 @@ from ..sched.loop.access import Group, groups
 from ..sched.loop.default import choose
 from ..sched.loop.machine import Machine
 from ..sched.loop.sketch import Choice, Sketch, build
+from .word_space import word_choice, word_seeds
 
 HEIGHTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 BLOCKS = (32, 64, 128, 192, 256, 384, 512)
 WIDE = (192, 384, 512, 768, 1024, 1536, 2048)
 CHUNKS = (0, 0, 4, 8, 16, 32, 64)
+WORDS = 0.8
+"""How often a nest that can be taken by words is."""
 FIELDS = ("vector", "vectors", "tile", "blocks", "pack", "outer", "join", "merge")
 Point = dict[str, Any]
 
@@ -48,6 +51,9 @@ class LoopSpace:
         that does the most work."""
         group = max(self.groups, key=lambda g: g.work * g.cost)
         first: Choice = self.first[group.name]
+        if first.words:
+            words = word_seeds(group, self.machine)
+            return [self.first | {group.name: choice} for choice in words]
         if not first.tile or first.vector not in group.outs:
             return []
         (index, _), *_ = first.tile
@@ -79,6 +85,9 @@ class LoopSpace:
         for _ in range(rng.choice((1, 1, 2))):
             fresh = self._random(group, rng)
             field = rng.choice(FIELDS)
+            if choice.words or fresh.words:
+                choice = fresh
+                continue
             match field:
                 case "vector":
                     choice = replace(choice, vector=fresh.vector)
@@ -126,6 +135,7 @@ class LoopSpace:
                 float(len(choice.pack)),
                 float(indices.index(choice.outer)) if choice.outer in indices else -1.0,
                 float(choice.chunk),
+                float(choice.words),
                 0.0 if choice.join is None else 1.0,
                 *(float(tile.get(index, 1)) for index in indices),
             ]
@@ -136,6 +146,8 @@ class LoopSpace:
         if not indices:
             return Choice()
         first: Choice = self.first[group.name]
+        if first.words and rng.random() < WORDS:
+            return word_choice(group, self.machine, rng) or first
         vector = first.vector if rng.random() < 0.7 else rng.choice(indices)
         others = [i for i in group.outs if i != vector and group.extents[i] > 1]
         tiled = rng.sample(others, min(len(others), rng.choice((0, 1, 1, 1, 2))))

@@ -61,10 +61,10 @@ def _cases(given: argparse.Namespace, names: list[str], threads: int) -> None:
         check(case, arrays, mine, next(iter(others.values()), None))
         seconds = medians(mine | others, given.rounds, threads)
         moved = case.moved or sum(a.nbytes for a in arrays) + _size(next(iter(mine.values()))())
-        # Integers have no peak of ours to compare with.
-        dtype = next((a.dtype.name for a in arrays if a.dtype.kind == "f"), None)
-        work = case.operations if dtype else 0
-        name = {"float64": "f64"}.get(dtype or "", "f32")
+        # Integers but bytes have no peak of ours to compare with.
+        kinds = {"float32": "f32", "float64": "f64", "int8": "i8", "uint8": "i8"}
+        name = next((kinds[a.dtype.name] for a in arrays if a.dtype.name in kinds), "")
+        work = case.operations if name in limits.operations else 0
         floor = limits.floor(work, moved, name, host, threads)
         rows.append(Row(case.name, threads, seconds, case.operations, moved, floor))
         print(line(rows[-1]), flush=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lower import passes
 from ..lower.ir_parse import parse_function
 from ..sched.loop.machine import Machine
 from ..sched.loop.peaks import Peaks
@@ -53,6 +54,10 @@ def measure(host: Machine) -> Peaks:
     operations = {
         dtype: tuple(_operations(dtype, host, n) for n in counts) for dtype in ("f32", "f64")
     }
+    if host.matrices:
+        operations["i8"] = tuple(_products(host, n) for n in counts)
+    elif 4 in host.dots:  # four products where f32 has one
+        operations["i8"] = tuple(4 * rate for rate in operations["f32"])
     sizes = {"l1": host.l1 // 2, "l2": host.l2 // 2, "memory": _BEHIND}
     moved = {
         level: tuple(_bytes(max(size, 4096), host, n) for n in counts)
@@ -86,6 +91,25 @@ def _operations(dtype: str, host: Machine, threads: int) -> float:
     kind = np.dtype("float64" if dtype == "f64" else "float32")
     x, y = np.full(cells, -0.5, kind), np.empty((threads, cells), kind)
     return 2.0 * rounds * cells * threads / _best(text, x, y)
+
+
+def _products(host: Machine, threads: int) -> float:
+    """The same on bytes in the matrix unit: the largest block, again and again."""
+    rounds = 5_000
+    text = (
+        f"function peak(x: param i8[32, 64], y: param i32[{threads}, 32, 32],"
+        " w: param i8[2, 16, 16, 4]):\n"
+        f"    for t in 0 .. {threads} parallel:\n"
+        f"        for n in 0 .. {rounds}:\n"
+        "            for i in 0 .. 32 matrix:\n"
+        "                for j in 0 .. 32 matrix:\n"
+        "                    for k in 0 .. 64 matrix:\n"
+        "                        y[t, i, j] sum= i32(x[i, k]) *"
+        " i32(w[j // 16, k // 4, j % 16, k % 4])\n"
+    )
+    x, w = np.ones((32, 64), np.int8), np.ones((2, 16, 16, 4), np.int8)
+    y = np.zeros((threads, 32, 32), np.int32)
+    return 2.0 * rounds * 32 * 32 * 64 * threads / _best(text, x, y, w, host=host)
 
 
 def _each(lanes: int, statement: str) -> str:
@@ -133,9 +157,9 @@ def _region(threads: int) -> float:
     return _best(text, np.ones(1, np.float32), np.empty(threads, np.float32)) / 100
 
 
-def _best(text: str, *arrays: np.ndarray[Any, Any]) -> float:
-    """The least seconds of a run of the function."""
-    run = _compiled(text, arrays)
+def _best(text: str, *arrays: np.ndarray[Any, Any], host: Machine | None = None) -> float:
+    """The least seconds of a run of the function, after passes for a host where one is given."""
+    run = _compiled(text, arrays, host)
     run()
     best, end = float("inf"), time.perf_counter() + _SECONDS
     for n in range(1000):
@@ -147,8 +171,12 @@ def _best(text: str, *arrays: np.ndarray[Any, Any]) -> float:
     return best
 
 
-def _compiled(text: str, arrays: tuple[np.ndarray[Any, Any], ...]) -> Callable[[], None]:
+def _compiled(
+    text: str, arrays: tuple[np.ndarray[Any, Any], ...], host: Machine | None
+) -> Callable[[], None]:
     function = parse_function(text)
+    if host is not None:
+        function = passes.run(function, host)
     with LOCK:
         code = compile(function)
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * (2 + len(arrays)))

@@ -21,6 +21,7 @@ from .machine import Machine
 from .parallelism import WORTH_A_THREAD
 from .peaks import Peaks
 from .sketch import Choice, build
+from .words import words_of
 
 _WORK = {"exp": 18, "log": 20, "tanh": 24, "sigmoid": 22, "erf": 40, "sin": 20, "cos": 20,
          "pow": 60, "div": 4, "sqrt": 4, "rsqrt": 6, "floordiv": 6, "mod": 8}  # fmt: skip
@@ -72,6 +73,7 @@ class _Nest:
         self.group, self.choice, self.machine = group, choice, machine
         self.operations = operations(group) * group.work
         self.dtype = "f64" if group.sizes[group.main.tensor] == 8 else "f32"
+        self.dtype = "i8" if choice.words else self.dtype
         self.threads = machine.threads if choice.outer is not None or choice.join else 1
         lanes = machine.lanes(group.sizes[group.main.tensor]) if choice.vector is None else 1
         self.arithmetic = self.operations * lanes / peaks.arithmetic(self.dtype, self.threads)
@@ -135,6 +137,9 @@ class _Nest:
         choice, group = self.choice, self.group
         if not choice.tile:
             return
+        if choice.words:
+            yield from self._words()
+            return
         sides = " x ".join(f"{size} of {index}" for index, size in choice.tile)
         served = {
             print_expr(read): size
@@ -144,6 +149,18 @@ class _Nest:
         }
         reuse = ", ".join(f"{read} serves {size}" for read, size in served.items())
         yield f"  unrolled {sides}{': ' + reuse if reuse else ''}"
+
+    def _words(self) -> Iterator[str]:
+        choice, found = self.choice, words_of(self.group)
+        if found is None:
+            return
+        unit = "the matrix unit" if self.machine.matrices else "dot products of four"
+        wide = choice.vectors * self.machine.lanes(4)
+        yield (
+            f"  by {unit}, in blocks of {choice.tile[0][1]} {found.rows} by {wide} "
+            f"{found.columns}, four bytes along {found.depth} at a time"
+        )
+        yield f"  copied so that these lie side by side: {found.right.tensor}"
 
     def _threads(self) -> Iterator[str]:
         choice, machine = self.choice, self.machine

@@ -16,7 +16,8 @@ Pairs = Mapping[str, tuple[float, float]]
 class Peaks:
     """Upper bounds of rates, for one thread and for all of `threads`.
 
-    `operations` are additions and multiplications a second, by the name of the element type;
+    `operations` are additions and multiplications a second, by the name of the element type (i8:
+    where bytes are multiplied and added up by words);
     `bytes` are bytes read a second, by where they lie: l1, l2 or memory (whatever is behind l2).
     `region` is what a parallel region costs beyond its work, in seconds. Schedules are never
     chosen by measured figures: the same program would run differently from day to day.
