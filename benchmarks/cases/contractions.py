@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from case import Case, floats
+from case import Array, Case, floats
 
 
 def matmul(name: str, m: int, n: int, k: int) -> Case:
@@ -56,6 +58,19 @@ def kronecker(name: str, outs: tuple[int, int, int]) -> Case:
     )  # fmt: skip
 
 
+def halves(rng: np.random.Generator, *shape: int) -> Array:
+    """Standard normal numbers cut to bf16, as their bits."""
+    return (floats(rng, *shape).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def bf16_matmul(jnp: Any, a: Any, b: Any) -> Any:
+    """The product of what bits mean, in f32."""
+    from jax.lax import bitcast_convert_type
+
+    a, b = (bitcast_convert_type(part, jnp.bfloat16) for part in (a, b))
+    return jnp.matmul(a, b, preferred_element_type=jnp.float32)
+
+
 CASES = [
     matmul("matmul-1024", 1024, 1024, 1024),
     matmul("matmul-512", 512, 512, 512),
@@ -97,5 +112,14 @@ CASES = [
         operations=2 * 1024**3,
         torch=lambda torch, a, b: torch._int_mm(a, b),
         jax=lambda jnp, a, b: jnp.matmul(a, b, preferred_element_type=jnp.int32),
+    ),
+    Case(
+        "bf16-matmul-1024",
+        "mm(A: bf16[M, K], B: bf16[K, N]) -> C:\n  C[i,j] = sum(f32(A[i,k]) * f32(B[k,j]))",
+        lambda rng: tuple(halves(rng, 1024, 1024) for _ in range(2)),
+        operations=2 * 1024**3,
+        torch=lambda torch, a, b: (a.view(torch.bfloat16) @ b.view(torch.bfloat16)).float(),
+        jax=bf16_matmul,
+        tolerance=1e-2,  # torch rounds the result to bf16
     ),
 ]

@@ -17,6 +17,7 @@ from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses,
 from ...algo.tensor_expr.joined import parts
 from ...algo.tensor_expr.op import Kernel, Stage
 from ...algo.tensor_expr.operations import OPERATIONS
+from .border import uncast
 from .names import stem_and_part
 
 
@@ -168,8 +169,9 @@ class Group:
         found: dict[Expr, Access] = {}
         for item in walk(self.main.value):
             match item:
-                case Call("where", (_, Access() as read, Const())):
-                    found[item] = read
+                case Call("where", (_, chosen, Const())):
+                    if isinstance(read := uncast(chosen), Access):
+                        found[item] = read
         return found
 
     @cached_property

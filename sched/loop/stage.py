@@ -116,7 +116,7 @@ class Stage(Primitive):
         extents = nest.kernel.tensors[old.tensor].shape
         fill = None
         if not old.border and not any(s.buffer == old.name for s in inner):
-            fill = border(inner, old.name, extents)
+            fill = border(inner, old.name, old.dtype, extents)
         if fill is not None:
             inner = [unguarded(s, old.name, extents) for s in inner]
         touched = [(s, cell) for s in inner for cell in cells(s, old.name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.algo.dtypes import from_numpy
 
 SMOOTH = """
     f(x: f32[N]) -> y:
@@ -100,3 +101,25 @@ def test_other_conditions_stay_with_the_reader(line: str) -> None:
     assert "    x.stack[d0] = x[d0]\n" in str(schedule).replace("[i]", "[d0]")
     x = np.arange(1, 12, dtype=np.float32)
     np.testing.assert_array_equal(op.with_schedule(schedule, strict=True)(x), dt.interpret(op, x))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.float16])
+@pytest.mark.parametrize("fill", ["0", "7", "127", "128", "-1"])
+def test_a_border_of_narrow_numbers_is_in_their_type(kind: type, fill: str) -> None:
+    """Where what is read is cast and all types hold the number, the copy holds it too."""
+    text = f"f(x: [N], w: [K]) -> y:\n  y[i] = sum(x.fill({fill})[i+k-2] * w[k]) where i in 0:N"
+    op = dt.op(text)
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(0, 99, 21).astype(kind), rng.integers(0, 9, 5).astype(kind)
+    try:
+        want = dt.interpret(op, x, w)
+    except dt.Error as err:  # a number that the type has not
+        assert fill in ("-1", "128"), err
+        return
+    made = op.schedule().split("i", 8).stage("x", at="y.io")
+    np.testing.assert_array_equal(made(x, w), want)
+    types = {"x": from_numpy(x.dtype), "w": from_numpy(w.dtype)}
+    guards = [
+        s for s in made.nest(types, {"N": 21, "K": 5}).stmts.values() if "where" in str(s.value)
+    ]
+    assert [s.name for s in guards] == (["x.pack"] if fill in ("0", "7", "127") else ["y.update"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import diptych as dt
@@ -12,7 +13,9 @@ from diptych.algo.tensor_expr.check import check
 from diptych.algo.tensor_expr.sizes import bind_sizes
 from diptych.codegen import host
 from diptych.sched.loop.default import default
+from diptych.sched.loop.explain import explain
 from diptych.sched.loop.machine import Machine
+from diptych.sched.loop.peaks import Peaks
 
 MACHINES = {
     "matrices": Machine(vector_bytes=64, registers=32, dots=(2, 4), matrices=True, threads=2),
@@ -113,3 +116,20 @@ def test_bf16_is_never_taken_by_an_instruction_that_flushes() -> None:
     types = {p.name: p.type.dtype for p in op.params}
     sizes = bind_sizes(check(op), {p.name: a.shape for p, a in zip(op.params, arrays, strict=True)})
     assert "tensorize" not in default(op, types, sizes, MACHINES["matrices"]).text
+
+
+def test_explained() -> None:
+    op, arrays = case(*BY_WORDS["large"], seed=0)
+    moved = {"l1": (3e11, 6e11), "l2": (1e11, 2e11), "memory": (1e10, 2e10)}
+    slow = Peaks(2, {"f32": (1e11, 2e11)}, moved, 5e-6)
+    peaks = replace(slow, operations={"f32": (1e11, 2e11), "i8": (2e12, 4e12)})
+    types = {p.name: from_numpy(a.dtype) for p, a in zip(op.params, arrays, strict=True)}
+    sizes = bind_sizes(check(op), {p.name: a.shape for p, a in zip(op.params, arrays, strict=True)})
+    for machine, unit, block in (
+        ("matrices", "the matrix unit", "32 i by 32 j"),
+        ("AVX-512", "dot products of four", "13 i by 32 j"),
+    ):
+        text = explain(op, types, sizes, MACHINES[machine], peaks)
+        assert f"  by {unit}, in blocks of {block}, four bytes along k at a time\n" in text
+        assert "  copied so that these lie side by side: B\n" in text
+        assert text != explain(op, types, sizes, MACHINES[machine], slow)  # by the rate of bytes
