@@ -7,7 +7,7 @@ is its gradient operator, called in the same way, hence differentiable again, to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -28,6 +28,8 @@ from .autodiff.graph import returning
 from .autodiff.reverse import adjoint
 
 Array = np.ndarray[Any, Any]
+KNOWN = 64
+"""Backward passes of a function that are remembered: of which arguments, at which shapes."""
 
 
 def torch(function: Any, *, ties: str = EVEN) -> TorchFunction:
@@ -56,6 +58,7 @@ class TorchFunction:
             )
         self.function, self.op, self._torch, self.ties = function, op, _torch(), sharing(ties)
         self._typed: dict[tuple[DType, ...], _Typed] = {}
+        self._known: dict[tuple[Any, ...], _Typed] = {}  # by torch's types, where all are tensors
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The results, a tuple if there are several. Inputs are given in order, or by name."""
@@ -64,6 +67,13 @@ class TorchFunction:
         return self._call(args, named)
 
     def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        known = self._known.get(tuple([getattr(x, "dtype", None) for x in args]))
+        if known is None or named:
+            return self._admit(args, named)
+        return _apply(known, args)
+
+    def _admit(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """A call of arguments that have not been looked at, or are not all tensors in order."""
         given = in_order(self.op, args, named) if named else args
         tensor = self._torch.Tensor
         like = [_like(x.dtype) if isinstance(x, tensor) else x for x in given]
@@ -80,7 +90,9 @@ class TorchFunction:
             x if isinstance(x, tensor) else _tensor(a, d)
             for x, a, d in zip(given, arrays, dtypes, strict=True)
         ]
-        return _differentiable().apply(typed, *tensors)
+        if all(isinstance(x, tensor) for x in given):
+            self._known[tuple([x.dtype for x in given])] = typed
+        return _apply(typed, tensors)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TorchFunction, (self.function, self.ties)
@@ -99,6 +111,7 @@ class _Typed:
         self.function = function if self.op is op else _moved(function, self.op)
         self.dtypes = dict(zip((p.name for p in op.params), dtypes, strict=True))
         self._returns: tuple[DType, ...] | None = None
+        self._backwards: dict[tuple[Any, ...], _Backward | None] = {}
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The results, of the memory that the kernel wrote."""
@@ -114,20 +127,35 @@ class _Typed:
         self, saved: Sequence[Any], cotangents: Sequence[Any], needed: Sequence[bool]
     ) -> list[Any]:
         """The cotangents of those arguments that need one, None for the others."""
+        came = tuple([c is not None for c in cotangents])
+        key = (tuple(needed), came, tuple([x.shape for x in saved]))
+        if key not in self._backwards:
+            if len(self._backwards) >= KNOWN:
+                self._backwards.clear()
+            self._backwards[key] = self._backward(saved, came, needed)
+        back = self._backwards[key]
+        if back is None:
+            return [None] * len(needed)
+        found = back.run(
+            *[saved[n] for n in back.primals], *[c for c in cotangents if c is not None]
+        )
+        given = iter(found if isinstance(found, tuple) else (found,))
+        return [_cast(next(given), x.dtype) if need else None
+                for need, x in zip(needed, saved, strict=False)]  # fmt: skip
+
+    def _backward(
+        self, saved: Sequence[Any], came: Sequence[bool], needed: Sequence[bool]
+    ) -> _Backward | None:
+        """What gives the cotangents of the arguments; None where there is nothing to give."""
         op, values = self._at(saved)
-        given = [(n, c) for n, c in zip(op.returns, cotangents, strict=True) if c is not None]
-        wrt = [p.name for p, need in zip(op.params, needed, strict=True) if need]
-        found: dict[str, Any] = {}
-        if given and wrt:
-            kept = tuple(name for name, _ in given)
-            back = carried(op, adjoint(returning(op, kept), tuple(wrt), kept, self.ties))
-            primal = [values[p.name] for p in back.params[: -len(given)]]
-            found = dict(
-                zip(wrt, _run(back, primal, [c for _, c in given], self.ties), strict=True)
-            )
-        return [
-            g if (g := found.get(p.name)) is None else g.to(values[p.name].dtype) for p in op.params
-        ]
+        kept = tuple(name for name, c in zip(op.returns, came, strict=True) if c)
+        wrt = tuple(p.name for p, need in zip(op.params, needed, strict=True) if need)
+        if not kept or not wrt:
+            return None
+        back = carried(op, adjoint(returning(op, kept), wrt, kept, self.ties))
+        names = list(values)
+        primals = tuple(names.index(p.name) for p in back.params[: -len(kept)])
+        return _Backward(_function(back, self.ties), primals)
 
     def push(self, saved: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
         """The tangents of the results, of those of the arguments, None where one does not move."""
@@ -138,7 +166,9 @@ class _Typed:
             return (None,) * len(op.returns)
         forth = carried(op, tangent(returning(op, kept), tuple(moves), self.ties))
         primal = [values[p.name] for p in forth.params[: -len(moves)]]
-        found = dict(zip(kept, _run(forth, primal, list(moves.values()), self.ties), strict=True))
+        results = _function(forth, self.ties)(*primal, *moves.values())
+        listed = results if isinstance(results, tuple) else (results,)
+        found = dict(zip(kept, listed, strict=True))
         return tuple(
             t if (t := found.get(name)) is None else t.to(values[name].dtype) for name in op.returns
         )
@@ -150,11 +180,40 @@ class _Typed:
         return settled(self.op, {name: x.shape for name, x in values.items()}), values
 
 
-def _run(op: Op, primal: Sequence[Any], moves: Sequence[Any], ties: str) -> tuple[Any, ...]:
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """A gradient operator, and which of the saved tensors it takes before the cotangents."""
+
+    run: TorchFunction
+    primals: tuple[int, ...]
+
+
+def _function(op: Op, ties: str) -> TorchFunction:
     """An operator that was derived, as a function of tensors like the one that it was made of."""
     made: TorchFunction = op.memo(f"torch {ties}", lambda: TorchFunction(op, ties))
-    found = made(*primal, *moves)
-    return found if isinstance(found, tuple) else (found,)
+    return made
+
+
+def _cast(tensor: Any, dtype: Any) -> Any:
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
+def _apply(typed: _Typed, tensors: Sequence[Any]) -> Any:
+    """Runs a step; where nothing is to be differentiated torch need not hear of it.
+
+    Otherwise too, `Function.apply` is called only where transforms of torch.func need it: it binds
+    arguments by their names each time, which takes longer than all else.
+    """
+    torch = _torch()
+    if not _asked()():
+        plain = not torch.is_grad_enabled() or not any(x.requires_grad for x in tensors)
+        level = getattr(torch.autograd.forward_ad, "_current_level", 0)  # of dual numbers
+        if plain and level < 0:
+            results = typed(tensors)
+            return results if len(results) > 1 else results[0]
+        made = _differentiable()
+        return super(torch.autograd.Function, made).apply(typed, *tensors)
+    return _differentiable().apply(typed, *tensors)
 
 
 @lru_cache(maxsize=1)
@@ -166,6 +225,15 @@ def _torch() -> Any:
             "dt.torch makes functions of torch tensors, and torch is not installed here; "
             "install it (pip install torch), or call the operator on arrays"
         ) from None
+
+
+@lru_cache(maxsize=1)
+def _asked() -> Callable[[], bool]:
+    """Whether transforms of torch.func are running, if this torch tells; else always."""
+    asked: Callable[[], bool] = getattr(
+        _torch()._C, "_are_functorch_transforms_active", lambda: True
+    )
+    return asked
 
 
 @lru_cache(maxsize=1)
@@ -201,6 +269,14 @@ def _differentiable() -> Any:
 
 def _array(given: Any, op: Op, position: int) -> Array:
     """A tensor as an array of the same memory; a bf16 one as its bits."""
+    try:
+        found: Array = given.detach().numpy()
+        return found
+    except (
+        TypeError,
+        RuntimeError,
+    ):  # elsewhere, of another layout or type, its sign still to turn
+        pass
     torch = _torch()
     if given.device.type != "cpu" or given.layout is not torch.strided:
         name = op.params[position].name if position < len(op.params) else f"argument {position}"
@@ -220,8 +296,9 @@ def _array(given: Any, op: Op, position: int) -> Array:
 def _tensor(array: Array, dtype: DType) -> Any:
     """An array as a tensor of the same memory."""
     torch = _torch()
-    found = torch.from_dlpack(as_bits(array))
-    return found.view(torch.bfloat16) if dtype is bf16 else found
+    if dtype is bf16:
+        return torch.from_dlpack(as_bits(array)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 @lru_cache(maxsize=64)

@@ -190,3 +190,35 @@ def test_torch_is_imported_when_it_is_used() -> None:
     )
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert run.stdout == "False\n", run.stderr
+
+
+def test_a_function_is_what_it_was_whatever_it_was_called_for_before() -> None:
+    """Calls are remembered by types; what is asked of each is looked at anew."""
+    f, x = dt.torch(WAVE), rand(5)
+    plain, slope = x.sin() * x, x.cos() * x + x.sin()
+    for _ in range(2):
+        assert not f(x).requires_grad
+        leaf = x.clone().requires_grad_()
+        with torch.no_grad():
+            assert not f(leaf).requires_grad
+        y = f(leaf)
+        assert torch.allclose(y, plain)
+        (found,) = torch.autograd.grad(y.sum(), leaf)
+        assert torch.allclose(found, slope)
+        with torch.autograd.forward_ad.dual_level():
+            dual = f(torch.autograd.forward_ad.make_dual(x, torch.ones(5, dtype=x.dtype)))
+            assert torch.allclose(torch.autograd.forward_ad.unpack_dual(dual).tangent, slope)
+        assert torch.allclose(torch.func.grad(lambda v: f(v).sum())(x), slope)
+        assert torch.allclose(f(torch.view_as_complex(torch.stack([x, -x], 1)).conj().imag), plain)
+        assert f(x.float()).dtype is torch.float32 and f(x[:3]).shape == (3,)
+
+
+def test_gradients_are_remembered_by_what_needs_them_and_by_shapes() -> None:
+    f = dt.torch(DENSE)
+    for n in (2, 3, 2):
+        for by_x, by_w in ((True, False), (False, True), (True, True)):
+            x, w = rand(n, 4).requires_grad_(by_x), rand(4, 5).requires_grad_(by_w)
+            f(x, w).sum().backward()
+            ones = torch.ones(n, 5, dtype=x.dtype)
+            assert torch.allclose(x.grad, ones @ w.T) if by_x else x.grad is None
+            assert torch.allclose(w.grad, x.T @ ones) if by_w else w.grad is None
