@@ -15,6 +15,7 @@ from . import (
     elementary_exp,
     elementary_log,
     elementary_pow,
+    elementary_quotient,
     elementary_root,
     elementary_trig,
 )
@@ -53,6 +54,10 @@ def call(f: Frame, name: str, *args: ir.Value) -> ir.Value:
 
 
 def _function(unit: Unit, name: str, types: list[ir.Type]) -> ir.Function:
+    return _made(unit, name, types, FUNCTIONS[name])
+
+
+def _made(unit: Unit, name: str, types: list[ir.Type], body: Callable[..., Lanes]) -> ir.Function:
     kind = "f64" if (types[0].element if lanes(types[0]) > 1 else types[0]) == F64 else "f32"
     short = kind if lanes(types[0]) == 1 else f"v{lanes(types[0])}{kind}"
     key = ("elementary", name, short)
@@ -62,7 +67,7 @@ def _function(unit: Unit, name: str, types: list[ir.Type]) -> ir.Function:
         fn.attributes.add("inlinehint")
         unit.functions[key] = fn
         ib = ir.IRBuilder(fn.append_basic_block("entry"))
-        ib.ret(FUNCTIONS[name](*[Lanes(unit, ib, arg) for arg in fn.args]).llvm)
+        ib.ret(body(*[Lanes(unit, ib, arg) for arg in fn.args]).llvm)
     return unit.functions[key]
 
 
@@ -97,6 +102,15 @@ def power(f: Frame, a: ir.Value, b: ir.Value) -> ir.Value:
     number = number_of(b)
     found = None if number is None else constant_power(Lanes(f.unit, f.ib, a), number)
     return call(f, "pow", a, b) if found is None else found.llvm
+
+
+def quotient(f: Frame, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a / b of floats, rounded correctly."""
+    c = number_of(b)
+    if c is None or not elementary_quotient.pays(Lanes(f.unit, f.ib, a), c):
+        return f.ib.fdiv(a, b)
+    fn = _made(f.unit, f"over{c!r}", [a.type], lambda x: elementary_quotient.quotient(x, c))
+    return f.ib.call(fn, [a])
 
 
 def integer_power(f: Frame, signed: bool, a: ir.Value, b: ir.Value) -> ir.Value:

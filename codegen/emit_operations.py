@@ -65,7 +65,7 @@ def _extremum(symbol: str) -> Emit:
 
 
 def _div(f: Frame, dtype: DType, a: ir.Value, b: ir.Value) -> ir.Value:
-    return rounded(f, dtype, f.ib.fdiv(a, b))
+    return rounded(f, dtype, elementary.quotient(f, a, b))
 
 
 def _neg(f: Frame, dtype: DType, a: ir.Value) -> ir.Value:
