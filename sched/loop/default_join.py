@@ -34,7 +34,9 @@ def blocked(
     for index in reversed(last.outs):
         joined = [g for g in found if choices[g.name].join == (last.name, index)]
         tiled = {g.name: c for g in joined if (c := _tiled(g, last, index, lanes, machine))}
-        rows = _rows(joined, last, index, machine)
+        rows = _whole_tiles(
+            _rows(joined, last, index, machine), last.outs.index(index), joined, tiled
+        )
         mine = choices[last.name]
         if not tiled or rows < 2 or last.reds or mine.vector == index or mine.merge:
             continue
@@ -60,6 +62,18 @@ def _tiled(
     if found is None or not found.tile or found.vector not in group.outs:
         return None
     return replace(found, outer=None, blocks=())
+
+
+def _whole_tiles(
+    rows: int, depth: int, joined: Sequence[Group], tiled: Mapping[str, Choice]
+) -> int:
+    """Rows of a block that tiles along them divide: others would be cut at both of its ends."""
+    unit = 1
+    for group in joined:
+        heights = dict(tiled[group.name].tile) if group.name in tiled else {}
+        height = heights.get(group.outs[depth], 1)
+        unit = height if math.lcm(unit, height) > rows else math.lcm(unit, height)
+    return max(unit, rows - rows % unit)
 
 
 def _rows(joined: Sequence[Group], last: Group, index: str, machine: Machine) -> int:

@@ -220,7 +220,15 @@ class _Nest:
             shared = names[c.outer]
             outer.remove(shared)
             first[:0] = [shared, *strip]
-        outer[:0] = first
+        # Blocks of an index are no reason to leave what stands before it: that goes on outside.
+        before = (
+            0
+            if self.choice.outer
+            else next(
+                (n for n, i in enumerate(self.outs) if i in dict(c.blocks) or names.get(i) != i), 0
+            )
+        )
+        outer[before:before] = first
         if c.outer in self.reds and self._factored(c.outer, c.chunk):
             names[c.outer] = f"{c.outer}i"
             self.shared = f"{c.outer}o"
