@@ -45,8 +45,9 @@ A_GUARD, A_BRANCH = 2.0, 4.0
 """Operations that a guarded read costs: a mask of lanes, or a branch for one value of all lanes."""
 UNEVEN = 1.03
 """How much longer threads take that wait for panels of others."""
-PAGE, WAYS = 4096, 8
-"""Bytes after which lines meet in one set of the first cache, and how many it holds."""
+PAGE, WAYS, PASSING = 4096, 8, 2
+"""Bytes after which lines meet in one set of the first cache, how many it holds, and how many of
+them others need that pass through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ class Tiles:
         size = self.group.sizes[read.tensor]
         for index, n in rows.items():
             step = self.strides[read, index]
-            if n > WAYS and step and step * size % PAGE == 0:
+            if n > WAYS - PASSING and step and step * size % PAGE == 0:
                 return 2.0
         return 1.0
 
