@@ -2,12 +2,14 @@
 
     python -P benchmarks/run.py [NAMES or GLOBS] [--threads 1,2] [--peers numpy,torch,jax]
                                 [--only default,hand,tuned] [--rounds 3] [--write] [--list]
+                                [--near]
 
 Ours runs by the default schedule, by the hand-written one (`schedules/NAME.sched`) and by what the
 tuner found (`schedules/NAME.tuned.sched`), where they lie there. Results are compared first. Each
 number of threads is a process of its own, kept to so many processors. `calls` and `tuning` are two
 parts by themselves, which run too where no name is given: first and later calls, and what a short
-search finds. `--write` keeps the rows in `RESULTS.md`.
+search finds. `--write` keeps the rows in `RESULTS.md`. `--near` measures instead what hand-written
+schedules keep of their rate at extents nearby (`near.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="default,hand,tuned", help="which schedules of ours")
     parser.add_argument("--rounds", type=int, default=3, help="turns that each call takes")
     parser.add_argument("--write", action="store_true", help="keep the rows in RESULTS.md")
+    parser.add_argument("--near", action="store_true", help="hand-written ones at other extents")
     parser.add_argument("--list", action="store_true", help="the names of the cases")
     return parser.parse_args()
 
@@ -86,7 +89,7 @@ def main() -> int:
 
         print("\n".join(case.name for case in CASES))
         return 0
-    given.names = given.names or [*PARTS, "*"]
+    given.names = given.names or ([] if given.near else [*PARTS]) + ["*"]
     for part in PARTS:
         if part in given.names:
             importlib.import_module(part).main()
@@ -94,6 +97,14 @@ def main() -> int:
     counts = given.threads.split(",") if names else []
     if len(counts) == 1:
         _confine(int(counts[0]))
+        if given.near:
+            from case import chosen
+            from cases import CASES
+            from near import near
+
+            for line in near(chosen(CASES, names), int(counts[0]), given.rounds):
+                print(line, flush=True)
+            return 0
         _cases(given, names, int(counts[0]))
         return 0
     # A library counts the processors when it is loaded.

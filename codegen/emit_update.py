@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..algo.dtypes import bool_, i64
+from ..algo.dtypes import bool_, f32, f64, i64
 from ..algo.errors import InternalError, ScheduleError
-from ..algo.tensor_expr.expr import Const
+from ..algo.tensor_expr.expr import Call, Const
 from ..algo.tensor_expr.reducers import REDUCERS, Reducer
 from ..lower.ir import Update
-from . import emit_memory
+from . import elementary, emit_memory
 from .emit_address import address
 from .emit_atomic import combine_atomically, combined
 from .emit_expr import value
@@ -26,6 +26,10 @@ def update(f: Frame, stmt: Update) -> None:
         at = tuple(value(f, i) for i in stmt.index)
         shared = f.lanes > 1 and emit_memory.shares_cell(f, stmt.buffer, at)
         f.flags = ("contract",)
+        if not shared and (fused := _fused(f, stmt, at)) is not None:
+            emit_memory.store(f, stmt.buffer, at, fused)
+            f.flags = outer
+            return
         new = typed(f, stmt.buffer, value(f, stmt.value))
         # Only a scalar sum is reassociated by LLVM: elsewhere the schedule has said the order.
         f.flags = ("contract", "reassoc") if f.lanes == 1 else ("contract",)
@@ -37,6 +41,27 @@ def update(f: Frame, stmt: Update) -> None:
         else:
             _into(f, stmt, at, new)
     f.flags = outer
+
+
+def _fused(f: Frame, stmt: Update, at: tuple[Value, ...]) -> Value | None:
+    """A product added to a cell for each lane, in one instruction, if that is what is asked for.
+
+    LLVM would contract it, but not where it moved a change of width in between.
+    """
+    dtype = f.buffers[stmt.buffer].buffer.dtype
+    match stmt:
+        case Update(reducer="sum", value=Call("mul", (a, b)), atomic=False) if (
+            f.lanes > 1 and f.target.fma and dtype in (f32, f64)
+        ):
+            if emit_memory.may_collide(f, stmt.buffer, at):
+                return None
+            left, right = value(f, a), value(f, b)
+            if left.dtype is not dtype or right.dtype is not dtype:
+                return None
+            cell = emit_memory.load(f, stmt.buffer, at)
+            parts = (f.vector(v) for v in (left, right, cell))
+            return Value(dtype, elementary.intrinsic(f, "fma", *parts))
+    return None
 
 
 def _into(f: Frame, stmt: Update, at: tuple[Value, ...], new: Value) -> None:

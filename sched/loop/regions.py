@@ -6,7 +6,7 @@ dimension of the tensor. It becomes the domain of statements that copy or recomp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -155,13 +155,9 @@ def _touched(
     blocks: dict[Expr, Expr] = {}
     for loop, dim in zip(around, outer, strict=True):
         value = loop.values[stmt.name]
-        match value:
-            case Call("floordiv", _):
-                blocks[value] = Index(dim + "@")
-            case Call("mod", (whole, by)) if floordiv(whole, by) in blocks:
-                # i % 8 is i - 8*io: without a division isl finds that the block is convex.
-                value = sub(whole, mul(by, blocks[floordiv(whole, by)]))
-        conditions.append(compare("eq", Index(dim + "@"), value))
+        conditions.append(compare("eq", Index(dim + "@"), _of_blocks(value, blocks)))
+        if isinstance(value, Call) and value.op == "floordiv":
+            blocks[value] = Index(dim + "@")
     for part, dim, size in zip(cell, coordinates, shape, strict=True):
         if from_data(part):
             conditions += within([Range(dim + "@", const(0), size)])
@@ -172,6 +168,19 @@ def _touched(
     found = points([*stmt.dims, *result], conditions, sizes)
     found = found.project_out(raw.dim_type.set, 0, len(stmt.dims))
     return isl.named(found, (*outer, *coordinates))
+
+
+def _of_blocks(value: Expr, blocks: Mapping[Expr, Expr]) -> Expr:
+    """A loop's value, said by the loops around it over blocks of the same.
+
+    i % 8 is i - 8*io: without a division isl finds that the block is convex.
+    """
+    match value:
+        case Call("mod", (whole, by)) if floordiv(whole, by) in blocks:
+            return sub(_of_blocks(whole, blocks), mul(by, blocks[floordiv(whole, by)]))
+        case Call("floordiv", (whole, by)):
+            return floordiv(_of_blocks(whole, blocks), by)
+    return value
 
 
 def _inside(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import diptych as dt
 import numpy as np
 import pytest
 from diptych.codegen import host_code
 from diptych.codegen.host import machine
+from diptych.codegen.host_code import host_target
 
 LANES = machine().lanes(4)
 ROWS, VECTORS = (8, 3) if machine().registers == 32 else (4, 2)
@@ -58,3 +60,46 @@ def test_its_values(native: Any) -> None:
     c = np.zeros((ROWS, COLUMNS), np.float32)
     assert native(tile())(a, b, c) == 0
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def test_a_tile_within_a_block_is_staged_by_itself() -> None:
+    """What a split of a split needs is its own block, not that of the split around it."""
+    op = dt.op("y[i,j] = x[j,i]")
+    schedule = (
+        op.schedule()
+        .split("i", 64, into=("ib", "ir"))
+        .split("ir", 16, into=("io", "ii"))
+        .split("j", 16)
+        .reorder("ib", "jo", "io", "ii", "ji")
+        .stage("x", at="io", scope="register")
+    )
+    x = np.random.default_rng(0).standard_normal((130, 200), np.float32)
+    run = op.with_schedule(schedule, strict=True)
+    np.testing.assert_array_equal(run(x), x.T)
+    assert "register f32[16, 16]" in run.last.loop_ir
+
+
+def test_a_product_is_added_in_one_instruction_in_partial_tiles_too() -> None:
+    """Lanes of a tail are widened where they are turned; that is no reason to round twice."""
+    if not (host_target().fma and host_target().avx512):
+        pytest.skip("vectors of 512 bits and fused operations")
+    op = dt.op("y[f,q] = sum(x[c,q] * w[f,c])")
+    schedule = (
+        op.schedule()
+        .split("f", 32, into=("fo", "fi"))
+        .split("q", 14, into=("qo", "qi"))
+        .reorder("fo", "qo", "c", "qi", "fi")
+        .stage("y", at="qo", scope="register", layout=("q", "f"))
+        .unroll("y.qi")
+        .unroll("y.init.qi")
+        .vectorize("y.fi")
+        .vectorize("y.init.fi")
+        .reorder("y.store.fi", "y.store.qi")
+        .unroll("y.store.fi")
+        .vectorize("y.store.qi")
+    )
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-4, 5, s).astype(np.float32) for s in ((40, 28), (39, 40)))
+    run = op.with_schedule(schedule, strict=True)
+    np.testing.assert_array_equal(run(x, w), w @ x)
+    assert "vmulps" not in run.last.asm

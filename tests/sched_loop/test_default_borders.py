@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import diptych as dt
 import numpy as np
 import pytest
@@ -43,11 +45,15 @@ def test_lanes_across_an_output_lie_side_by_side_in_its_tile() -> None:
     assert "y.register: f32 register buffer of y laid out [d0, d2, d3, d1]" in made
 
 
-def test_attention_has_blocks_of_rows_and_both_products_in_tiles() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_attention_has_blocks_of_rows_and_both_products_in_tiles(threads: int) -> None:
+    """A block is a whole number of both tiles, and heads go on outside of it."""
     op = parse(ATTENTION)
     sizes = {"H": 12, "M": 512, "N": 512, "D": 64}
-    made = str(default(op, {}, sizes, WIDE))
-    assert "parallel for O.h:" in made and "for O.ib = i // 64" in made
+    made = str(default(op, {}, sizes, replace(WIDE, threads=threads)))
+    assert f"{'parallel ' if threads > 1 else ''}for O.h:" in made.split("for O.ib")[0]
+    assert "for O.ib = i // 60" in made
+    assert "s.io = i // 6" in made and "O_sum.io = i // 6" in made
     assert made.index("K.heap: f32 heap buffer of K laid out") < made.index("for O.ib")
     for tile in ("s.register: f32 register buffer", "O_sum.register: f32 register buffer"):
         assert tile in made
