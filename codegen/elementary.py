@@ -17,6 +17,7 @@ from . import (
     elementary_pow,
     elementary_quotient,
     elementary_root,
+    elementary_tanh,
     elementary_trig,
 )
 from .elementary_constant_power import GREATEST, constant_power, product_of
@@ -35,7 +36,7 @@ FUNCTIONS: dict[str, Callable[..., Lanes]] = {
     "log": elementary_log.log,
     "log2": elementary_log.log2,
     "log1p": elementary_log.log1p,
-    "tanh": elementary_exp.tanh,
+    "tanh": elementary_tanh.tanh,
     "sigmoid": elementary_exp.sigmoid,
     "softplus": elementary_log.softplus,
     "erf": elementary_erf.erf,

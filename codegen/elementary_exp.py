@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, tanh and sigmoid: e**r - 1 of the reduced r, and powers of two.
+"""exp, exp2, expm1 and sigmoid: e**r - 1 of the reduced r, and powers of two.
 
 The coefficients are minimax fits (Remez) made at 40 digits; beside each is the relative error
 of e**r - 1 or 2**r - 1 that they leave.
@@ -26,15 +26,6 @@ EXP2_DOUBLE = (  # 2**-58
     0.6931471805599453, 0.24022650695910133, 0.05550410866482174, 0.00961812910759305,
     0.001333355814637869, 0.00015403530458467545, 1.52527338678685e-05, 1.32154346091977e-06,
     1.0178046327347098e-07, 7.073898037816376e-09, 4.4574071203364707e-10,
-)  # fmt: skip
-_TANH_SINGLE = (  # (tanh(x) - x) / x**3 in x**2, 2**-29.8
-    -0.33333317577225047, 0.1333258656317089, -0.053852338936637725, 0.02107174949304309,
-    -0.006274286920255152,
-)  # fmt: skip
-_TANH_DOUBLE = (  # 2**-55.5
-    -0.33333333333332316, 0.13333333333168707, -0.053968253876078516, 0.021869485974787287,
-    -0.00886319450388374, 0.003591719695687498, -0.001453216746939153, 0.0005791369843672925,
-    -0.00021030234494041113, 5.1021438749743674e-05,
 )  # fmt: skip
 
 
@@ -68,18 +59,6 @@ def expm1(x: Lanes) -> Lanes:
     n, r = reduced(clamped(x, -c.one_alone, c.exp_high))
     rest = 1.0 - power_of_two(-clamped(n, None, c.one_alone))
     return x.eq(0.0).choose(x, scaled(less_one(r) + rest, n))
-
-
-def tanh(x: Lanes) -> Lanes:
-    """The hyperbolic tangent: a series up to 0.55, and 1 - 2 / (e**2|x| + 1) above."""
-    size = x.abs()
-    z = size * size
-    near = (size * z).fma(z.polynomial(_TANH_DOUBLE if x.double else _TANH_SINGLE), size)
-    limit = 20.0 if x.double else 10.0  # above it is 1
-    n, r = reduced(clamped(size, None, limit) * 2.0)
-    e = r.polynomial((1.0, 1.0, *_coefficients(x))) * power_of_two(n)
-    far = 1.0 - 2.0 / (e + 1.0)
-    return size.lt(0.55).choose(near, far).with_sign_of(x)
 
 
 def sigmoid(x: Lanes) -> Lanes:
