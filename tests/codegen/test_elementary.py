@@ -94,9 +94,9 @@ def kernel(
 
 def turning_points(name: str) -> ARRAY:
     """Where a function changes its way, or its result overflows or vanishes."""
-    limits = [1.0, 0.55, 4.0, 5.95, 9.02, 10.0, 20.0, 37.0, 88.7, 103.97, 128.0, 150.0, 709.78, 745.1]
-    exponents = [1022.0, 1024.0, 1074.0, 3e4, 1.6e6, math.pi, math.pi / 2, math.log(2) / 2, 1.5]
-    return np.array([s * v for v in [*limits, *exponents] for s in (1, -1)])
+    limits = [1.0, 0.55, 4.0, 5.95, 10.0, 20.0, 37.0, 88.7, 103.97, 128.0, 150.0, 709.78, 745.1]
+    exponents = [1022.0, 1024.0, 1074.0, 3e4, 1.6e6, math.pi, math.pi / 2, math.log(2) / 2]
+    return np.array([s * v for v in [*limits, *exponents, 1.5, 9.02] for s in (1, -1)])
 
 
 def arguments(name: str, dtype: str, count: int) -> ARRAY:

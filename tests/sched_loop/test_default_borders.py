@@ -75,3 +75,29 @@ def test_convolutions_of_any_size(shape: tuple[int, ...]) -> None:
     x = rng.integers(-4, 5, (n, c, h, w)).astype(np.float32)
     k = rng.integers(-4, 5, (f, c, 3, 3)).astype(np.float32)
     np.testing.assert_array_equal(op(x, k), dt.interpret(op, x, k))
+
+
+MLP = """
+mlp(x: [B, I], v: [I, J], w: [J, K]) -> y:
+    h[b,j] = max(sum(x[b,i] * v[i,j]), 0)
+    y[b,k] = sum(h[b,j] * w[j,k])
+"""
+
+
+def test_layers_of_a_perceptron_are_whole_where_a_cache_holds_them() -> None:
+    """Row by row a layer would load its weights for each; a long one is no temporary to keep."""
+    sizes = {"B": 128, "I": 128, "J": 64, "K": 32}
+    made = str(default(parse(MLP), {}, sizes, WIDE))
+    assert "h.acc: f32 register" in made and "for h.bo = b // " in made
+    assert "y.register: f32 register" in made
+    long = str(default(parse(MLP), {}, sizes | {"B": 1 << 16}, WIDE))
+    assert "h.bo" not in long
+
+
+@pytest.mark.parametrize("shape", [(128, 128, 64, 32), (13, 7, 40, 2), (1, 1, 1, 1)])
+def test_perceptrons_of_any_size(shape: tuple[int, ...]) -> None:
+    b, i, j, k = shape
+    op = dt.op(MLP)
+    rng = np.random.default_rng(0)
+    x, v, w = (rng.integers(-3, 4, s).astype(np.float32) for s in ((b, i), (i, j), (j, k)))
+    np.testing.assert_array_equal(op(x, v, w), dt.interpret(op, x, v, w))
