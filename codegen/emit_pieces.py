@@ -46,7 +46,8 @@ def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
 
 
 def _loops(stmt: Stmt) -> int:
-    return sum(isinstance(item, For) for item in walk(stmt))
+    """A vector loop is no loop any more."""
+    return sum(isinstance(item, For) and item.kind != "vector" for item in walk(stmt))
 
 
 def _in_registers(f: Frame, stmt: Stmt) -> bool:
