@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import Any
 
+import diptych as dt
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
@@ -14,13 +17,16 @@ from diptych.algo.tensor_expr.settle import settled
 from diptych.algo.tensor_expr.sizes import bind_sizes
 from diptych.codegen import host_code, jit
 from diptych.codegen.emit import emit
+from diptych.codegen.signature import Signature
 from diptych.codegen.symbols import ALLOWED, undefined_symbols
+from diptych.lower.ir_print import print_function
 from diptych.lower.kernel import lower
 from diptych.sched.loop.default import default
 from diptych.sched.loop.machine import Machine
-from operators.table import ENTRIES
+from operators.table import ENTRIES, agree
 
 ARM = "aarch64-unknown-linux-gnu"
+FULL = os.environ.get("DIPTYCH_TEST") == "full"
 INTEGERS = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
@@ -129,6 +135,99 @@ def test_masked_memory_gathers_and_scatters(built: Any, dtype: str) -> None:
     np.testing.assert_array_equal(w[1::2], 1)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_what_is_rounded_once_has_the_same_bits(built: Any, dtype: str) -> None:
+    """NumPy's: only functions and sums may differ between levels, within their bounds."""
+    n = 64
+    kind = np.float32 if dtype == "f32" else np.float64
+    operations = {
+        "x[i] + y[i]": np.add, "x[i] - y[i]": np.subtract, "x[i] * y[i]": np.multiply,
+        "x[i] / y[i]": np.divide, "max(x[i], y[i])": np.maximum, "min(x[i], y[i])": np.minimum,
+        "sqrt(x[i])": lambda x, y: np.sqrt(x), "floor(x[i])": lambda x, y: np.floor(x),
+        "ceil(x[i])": lambda x, y: np.ceil(x), "-x[i]": lambda x, y: -x,
+    }  # fmt: skip
+    lines = "".join(
+        f"            r[{n * k} + 16 * j + i] = {text.replace('[i]', '[16 * j + i]')}\n"
+        for k, text in enumerate(operations)
+    )
+    kernel = built(
+        f"function k(x: param {dtype}[{n}], y: param {dtype}[{n}], "
+        f"r: param {dtype}[{n * len(operations)}]):\n"
+        f"    for j in 0 .. {n // 16}:\n        for i in 0 .. 16 vector(16):\n{lines}"
+    )
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal(n).astype(kind) * kind(10) ** rng.integers(-9, 9, n) for _ in "xy")
+    x, y = x.astype(kind), y.astype(kind)
+    x[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, np.finfo(kind).tiny / 4, np.finfo(kind).max, 0.5]
+    r = np.zeros((len(operations), n), kind)
+    assert kernel(x, y, r) == 0
+    for (text, reference), got in zip(operations.items(), r, strict=True):
+        with np.errstate(all="ignore"):
+            want = reference(x, y)
+        np.testing.assert_array_equal(got, want, text)
+        told = ~np.isnan(want) & ~(text.startswith("m") & (want == 0))  # max of both zeros
+        np.testing.assert_array_equal(np.signbit(got[told]), np.signbit(want[told]), text)
+
+
+def test_functions_that_use_the_same_instructions_have_the_same_bits(native: Any) -> None:
+    """Levels 1 and 2 of x86-64 have neither fused operations nor masks."""
+    rng = np.random.default_rng(5)
+    for name in ("exp", "log", "tanh", "sin", "erf"):
+        text = (
+            "function k(x: param f32[64], y: param f32[64]):\n    for j in 0 .. 4:\n"
+            f"        for i in 0 .. 16 vector(16):\n"
+            f"            y[16 * j + i] = {name}(x[16 * j + i])\n"
+        )
+        x = rng.random(64, np.float32) * 9
+        found = []
+        for each in ("x86-64", "x86-64-v2"):
+            y = np.zeros(64, np.float32)
+            assert native(text, *level(each))(x, y) == 0
+            found.append(y)
+        assert found[0].tobytes() == found[1].tobytes()
+
+
+LESSER = [name for name in LEVELS if name != "x86-64-v4"]
+
+
+@pytest.mark.parametrize("number", range(len(ENTRIES)), ids=lambda n: str(ENTRIES[n]))
+def test_operators_on_lesser_machines(native: Any, number: int) -> None:
+    """Default schedules of the table's operators, each at one of the lesser levels by turn (at all
+    of them in full): the reference's values, and nothing foreign."""
+    entry = ENTRIES[number]
+    for name in LESSER if FULL else [LESSER[number % len(LESSER)]]:
+        agree(entry, partial(run_at, native, name, entry.op()), "float32")
+
+
+def run_at(native: Any, name: str, op: dt.Op, *arrays: Any) -> Any:
+    """The results of an operator's default schedule at a level."""
+    target, machine = level(name)
+    given = dict(zip((p.name for p in op.params), arrays, strict=True))
+    made = Machine(vector_bytes=32 if name == "x86-64-v3" else 16, registers=16)
+    op, function = lowered(op, given, made)
+    kernel = native(print_function(function), target, machine)
+    assert undefined_symbols(kernel.object) <= ALLOWED
+    types = tuple(
+        (from_numpy(a.dtype, p.type.dtype), a.shape) for p, a in zip(op.params, arrays, strict=True)
+    )
+    results = zip(op.returns, Signature(op, types).results, strict=True)
+    every = {**given, **{name: np.empty(shape, dtype) for name, (shape, dtype) in results}}
+    every = {name: np.array(array, order="C") for name, array in every.items()}
+    assert kernel(*(every[p.name] for p in function.params)) == 0
+    found = tuple(every[name] for name in op.returns)
+    return found if len(found) > 1 else found[0]
+
+
+def lowered(op: Any, arrays: dict[str, Any], machine: Machine) -> tuple[Any, Any]:
+    """An operator, settled, and the loop IR of its default schedule at the sizes of arrays."""
+    shapes = {p.name: arrays[p.name].shape for p in op.params}
+    op = settled(op, shapes)
+    types = {name: from_numpy(array.dtype) for name, array in arrays.items()}
+    sizes = bind_sizes(check(op), shapes)
+    nest = default(op, types, sizes, machine).nest(types, sizes)
+    return op, lower(nest, "kernel", machine=machine)
+
+
 @pytest.mark.parametrize("entry", ENTRIES[::4], ids=str)
 def test_object_code_for_arm(entry: Any) -> None:
     """Default schedules of every fourth operator of the table, for AArch64: complete objects."""
@@ -140,13 +239,8 @@ def test_object_code_for_arm(entry: Any) -> None:
 
 def arm_object(op: Any, arrays: dict[str, Any]) -> bytes:
     """The object file of an operator's default schedule at the sizes of these arrays."""
-    shapes = {p.name: arrays[p.name].shape for p in op.params}
-    op = settled(op, shapes)
-    types = {name: from_numpy(array.dtype) for name, array in arrays.items()}
-    sizes = bind_sizes(check(op), shapes)
-    machine = Machine(vector_bytes=16, registers=32)
-    nest = default(op, types, sizes, machine).nest(types, sizes)
-    emitted = emit(lower(nest, "kernel", machine=machine), host_code.target_of(ARM, {}))
+    _, function = lowered(op, arrays, Machine(vector_bytes=16, registers=32))
+    emitted = emit(function, host_code.target_of(ARM, {}))
     with jit.LOCK:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()

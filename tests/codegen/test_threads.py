@@ -63,6 +63,55 @@ def test_r74_eight_python_threads() -> None:
     assert not wrong and not any(caller.is_alive() for caller in callers)
 
 
+def test_a_program_is_called_from_eight_python_threads() -> None:
+    """Its arena is one, so calls take turns; results are each caller's own."""
+    softmax = dt.op("e[i,j] = exp(x[i,j])\ny[i,j] = e[i,j] / sum(e[i,k])", returns="y")
+    dense = dt.op("y[i,j] = sum(x[i,k] * w[k,j])")
+    step = dt.program(lambda x, w: softmax(dense(dense(x, w), w)))
+    rng = np.random.default_rng(0)
+    w = rng.random((64, 64), np.float32) / 32
+    given = [rng.random((96, 64), np.float32) for _ in range(8)]
+    want = [step(x, w) for x in given]
+    assert np.isfinite(want).all()
+    wrong: list[int] = []
+
+    def work(n: int) -> None:
+        for _ in range(30):
+            if not np.array_equal(step(given[n], w), want[n]):
+                wrong.append(n)
+
+    callers = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(8)]
+    for caller in callers:
+        caller.start()
+    until = time.monotonic() + LIMIT
+    for caller in callers:
+        caller.join(max(0, until - time.monotonic()))
+    assert not wrong and not any(caller.is_alive() for caller in callers)
+
+
+SOFTMAX = (
+    "m[i] = max(x[i,j])\ne[i,j] = exp(x[i,j] - m[i])\ns[i] = sum(e[i,j])\ny[i,j] = e[i,j] / s[i]"
+)
+BLUR = "t[i,j] = x[i,j] + x[i,j+1] + x[i,j+2]\ny[i,j] = t[i,j] + t[i+1,j] + t[i+2,j]"
+
+
+@pytest.mark.parametrize("text, inner", [(SOFTMAX, "sem"), (BLUR, "t")], ids=["softmax", "blur"])
+def test_each_of_eight_threads_has_a_workspace(text: str, inner: str) -> None:
+    """More than there are processors; what lies in it is too large for a stack."""
+    op = dt.op(text, returns="y")
+    made = op.schedule().split("y.i", 64)
+    for stage in inner:
+        made = made.compute_at(stage, "y.io")
+    made = made.parallel("y.io")
+    x = np.random.default_rng(1).random((803, 302), np.float32)
+    want = dt.interpret(op, x)
+    with pool.using(Pool(8)):
+        for _ in range(20):
+            np.testing.assert_allclose(made(x), want, rtol=2e-5)
+    facts = made._memo["runner"].last.last.code.facts
+    assert facts["parallel"] and facts["thread"] > 64 * 300 * 4
+
+
 def test_r74_parallel_do_of_parallel_loops() -> None:
     other = dt.op("twice(x: f32[N, K]) -> y:\n    y[i,k] = 2 * x[i,k]")
 
