@@ -15,6 +15,7 @@ from .op import Op
 from .refusing import error
 from .surface import is_name
 from .terms import Term, Value, to_expr
+from .together import Together
 
 
 def reducer(
@@ -148,4 +149,4 @@ class Reducer:
         parts = tuple(
             reduction(Part(self.fold, n), value, over, where) for n, value in enumerate(values)
         )
-        return parts if count > 1 else parts[0]
+        return Together.of(self.fold, parts) if count > 1 else parts[0]

@@ -68,6 +68,7 @@ from .reducers import REDUCERS
 from .refusing import NoAttribute, error
 from .surface import Draft, is_name, make_op
 from .terms import Ranged, Term, Value, indices, size, to_expr, to_position
+from .together import Together, misfit
 
 __all__ = [
     "Tensor", "Term", "Total", "abs", "all", "any", "argmax", "argmin", "cast", "cbrt", "ceil",
@@ -190,6 +191,8 @@ class Tensor(Term):
                 f"{self.name}[...] is assigned outside a traced function; write it in a function "
                 f"decorated with @dt.op"
             )
+        if isinstance(value, Together):
+            raise value.refusal()
         recorder.adopt(self.root)
         items = position if isinstance(position, tuple) else (position,)
         lhs = _positions(items)
@@ -282,6 +285,10 @@ def trace(fn: Callable[..., Any], name: str | None = None) -> Op:
     token = _RECORDER.set(recorder)
     try:
         result = fn(**args)
+    except ValueError as err:
+        if (told := misfit(err)) is None:
+            raise
+        raise told from None
     finally:
         _RECORDER.reset(token)
     if not recorder.drafts:
