@@ -9,17 +9,17 @@ from ..errors import OpError, counted
 from ..location import Loc, caller
 from .folds import Fold
 from .lexer import fail
-from .terms import Value
+from .terms import Term
 
 
-class Together(tuple[Value, ...]):
+class Together(tuple[Term, ...]):
     """One value a component, to be defined by as many targets at once."""
 
     fold: Fold
     loc: Loc
 
     @classmethod
-    def of(cls, fold: Fold, values: tuple[Value, ...]) -> Together:
+    def of(cls, fold: Fold, values: tuple[Term, ...]) -> Together:
         """The results of a reduction that the caller's line makes."""
         made = cls(values)
         made.fold, made.loc = fold, caller()
