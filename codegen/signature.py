@@ -11,9 +11,9 @@ import numpy as np
 
 from ..algo.dtypes import DType
 from ..algo.forked import cached_property
-from ..algo.tensor_expr.affine import Interval, bounds
+from ..algo.tensor_expr.affine import iterations
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.expr import Const, Expr, Range, Size, indices_of, substitute, walk
+from ..algo.tensor_expr.expr import Const, Expr, Range, Size, substitute, walk
 from ..algo.tensor_expr.op import Equation, Op
 from ..algo.tensor_expr.sizes import bind_sizes, shape_of
 from ..algo.tensor_expr.types import infer
@@ -104,22 +104,11 @@ def _instances(eq: Equation, sizes: Mapping[str, int]) -> float:
     """The most instances that an equation can have; infinite where that is not known."""
     values: dict[Expr, Expr] = {Size(name): Const(size) for name, size in sizes.items()}
     parts = (part for root in (eq.rhs, *eq.ranges) for part in walk(root))
-    left = {part for part in parts if isinstance(part, Range)}
-    around: dict[str, Interval] = {}
-    instances = 1
-    while left:  # those whose ends are known first
-        ready = {r for r in left if {*indices_of(r.lo), *indices_of(r.hi)} <= around.keys()}
-        for r in ready:
-            first = bounds(substitute(r.lo, values), around)[0]
-            last = bounds(substitute(r.hi, values), around)[1]
-            if first is None or last is None:
-                return math.inf
-            around[r.index] = (first, max(first, last - 1))
-            instances *= max(1, last - first)
-        if not ready:
-            return math.inf
-        left -= ready
-    return instances
+    ranges = [part for part in parts if isinstance(part, Range)]
+    found = iterations(
+        Range(r.index, substitute(r.lo, values), substitute(r.hi, values)) for r in ranges
+    )
+    return math.inf if found is None else math.prod(max(1, count) for count in found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,18 @@ simplify further: `(8*x + y)//8` is `x` where y is in 0..7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from ..dtypes import bool_
 from .attribute import attribute
 from .canonical import Interval, Linear, Reader, constant, expression, folded, plain, plus
-from .expr import Access, Call, Const, Expr, Index, Range, Size, children, rebuild, walk
+from .expr import Access, Call, Const, Expr, Index, Range, Size, children, indices_of, rebuild, walk
 from .isl_text import from_isl, to_isl
 
 __all__ = [
-    "Interval", "Linear", "bounds", "from_isl", "is_affine", "is_integer", "linear", "normalize",
-    "to_isl",
+    "Interval", "Linear", "bounds", "from_isl", "is_affine", "is_integer", "iterations", "linear",
+    "normalize", "to_isl",
 ]  # fmt: skip
 
 _SUMS = ("add", "sub", "neg", "min", "max")
@@ -133,3 +133,23 @@ def _verdict(op: str, low: int | None, high: int | None) -> bool | None:
     if high is not None and high <= limit:
         return True
     return False if low is not None and low > limit else None
+
+
+def iterations(ranges: Iterable[Range]) -> dict[str, int] | None:
+    """How many values each index has at most, by ranges in any order whose sizes are numbers; None
+    where the end of one depends on what has no bounds."""
+    around: dict[str, Interval] = {}
+    found: dict[str, int] = {}
+    left = dict.fromkeys(ranges)
+    while left:  # those whose ends are known first
+        ready = [r for r in left if {*indices_of(r.lo), *indices_of(r.hi)} <= around.keys()]
+        for r in ready:
+            first, last = bounds(r.lo, around)[0], bounds(r.hi, around)[1]
+            if first is None or last is None:
+                return None
+            around[r.index] = (first, max(first, last - 1))
+            found[r.index] = max(0, last - first)
+            del left[r]
+        if not ready:
+            return None
+    return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...algo.dtypes import DType
 from ...algo.forked import cached_property
-from ...algo.tensor_expr.affine import Interval, bounds, linear
+from ...algo.tensor_expr.affine import iterations, linear
 from ...algo.tensor_expr.build import conjuncts, sub
 from ...algo.tensor_expr.expr import Access, Call, Const, Expr, Index, accesses, indices_of, walk
 from ...algo.tensor_expr.joined import parts
@@ -121,14 +121,9 @@ class Group:
     @cached_property
     def extents(self) -> Mapping[str, int]:
         """Iterations of each loop; the most there can be, where they depend on outer loops."""
-        around: dict[str, Interval] = {}
-        found = {}
-        for r in self.main.ranges:
-            first, last = bounds(r.lo, around)[0], bounds(r.hi, around)[1]
-            assert first is not None and last is not None, f"{r} is not bound"
-            around[r.index] = (first, last - 1)
-            found[r.index] = max(0, last - first)
-        return found
+        found = iterations(self.main.ranges)
+        assert found is not None, f"{self.main.name} has sizes that are not bound"
+        return {r.index: found[r.index] for r in self.main.ranges}
 
     @cached_property
     def work(self) -> int:
