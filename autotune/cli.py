@@ -13,11 +13,8 @@ best so far is on disk).
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import math
 import os
-import platform
-import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,15 +22,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..algo import debug
-from ..algo.dtypes import BY_NAME, DType, f32
-from ..algo.errors import Error, InternalError, OpError, ShapeError
-from ..algo.tensor_expr.check import check
+from ..algo.errors import Error, InternalError, OpError
 from ..algo.tensor_expr.op import Op
-from ..algo.tensor_expr.parse import parse
-from ..algo.tensor_expr.settle import from_shapes, needs, numbered, sizes_named
-from ..algo.tensor_expr.sizes import bind_sizes, evaluate
 from ..sched.loop.text import short
-from .tasks import load, split_target
+from .doctor import doctor, versions
+from .operands import explained, named, op_types
+from .tasks import split_target
 
 
 def autotune(argv: list[str] | None = None) -> int:
@@ -146,7 +140,7 @@ def _tune(args: argparse.Namespace) -> int:
     from ..algo.graph.program import Program
     from .tune import tune_op, tune_program
 
-    found = _found(args.target)
+    found = named(args.target)
     settings: dict[str, Any] = {
         "output": args.output, "seconds": args.time, "trials": args.trials,
         "threads": args.threads, "seed": args.seed,
@@ -176,55 +170,6 @@ def dropped(failures: list[str]) -> str:
     """How many candidates were dropped, and why the first of them."""
     why = f", the first because: {short(failures[0], 120)}" if failures else ""
     return f"{len(failures)} dropped{why}"
-
-
-def op_types(
-    op: Op, sizes: list[str], inputs: list[str]
-) -> tuple[Op, dict[str, tuple[DType, tuple[int, ...]]]]:
-    """Types of all parameters from `-s` and `-i` arguments and the operator's annotations.
-
-    Sizes that have to be numbers for the operator to be checked are put into it.
-    """
-    given: dict[str, tuple[DType, tuple[int, ...]]] = {}
-    names = [p.name for p in op.params]
-    for text in inputs:
-        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\w+)\s*\[([\d\s,]*)\]\s*", text)
-        if not match or match[2] not in BY_NAME:
-            raise OpError(f"-i {text!r}: expected NAME=TYPE[SIZES], such as A=f32[64,64]")
-        if match[1] not in names:
-            raise OpError(
-                f"-i {text!r}: {op.name} has no input {match[1]}, only {', '.join(names)}"
-            )
-        shape = tuple(int(n) for n in match[3].split(",") if n.strip())
-        given[match[1]] = (BY_NAME[match[2]], shape)
-    values: dict[str, int] = {}
-    known = sizes_named(op)
-    for text in sizes:
-        match = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", text)
-        if not match:
-            raise OpError(f"-s {text!r}: expected NAME=NUMBER, such as M=1024")
-        if match[1] not in known:
-            raise OpError(f"-s {text!r}: {op.name} has no size {match[1]}, only {', '.join(known)}")
-        values[match[1]] = int(match[2])
-    if (error := needs(op)) is not None:
-        shapes = {name: shape for name, (_, shape) in given.items()}
-        op, values = numbered(op, {**from_shapes(error, shapes), **values})
-        values = {name: n for name, n in values.items() if name in check(op).sizes}
-    checked = check(op)
-    for rule in checked.rules:
-        # Sizes that a given input binds need not be said again.
-        if rule.param in given and rule.dim < len(given[rule.param][1]):
-            for size in checked.sizes:
-                if repr(rule.extent) == f"Size({size!r})":
-                    values.setdefault(size, given[rule.param][1][rule.dim])
-    missing = [s for s in checked.sizes if s not in values]
-    if missing:
-        raise ShapeError(f"{op.name}: give sizes, for example -s {missing[0]}=64")
-    types: dict[str, tuple[DType, tuple[int, ...]]] = {}
-    for param in op.params:
-        shape = tuple(evaluate(e, values) for e in checked.shapes[param.name])
-        types[param.name] = given.get(param.name, (param.type.dtype or f32, shape))
-    return op, types
 
 
 def diptych(argv: list[str] | None = None) -> int:
@@ -274,61 +219,3 @@ def _command(args: argparse.Namespace) -> str:
         return explained(args.target, args.size, args.input, args.threads)
     path = Path(args.file)
     return show(path) if args.command == "show" else verify(path, args.target, args.inputs)
-
-
-def explained(target: str, sizes: list[str], inputs: list[str], threads: int | None) -> str:
-    """The default schedule of an operator on this machine, with the figures it was chosen by."""
-    from ..codegen import pool
-    from ..codegen.host import machine
-    from ..codegen.peaks import peaks
-    from ..sched.loop.explain import explain
-
-    found = _found(target)
-    if not isinstance(found, Op):
-        raise OpError(f"{target} is a {type(found).__name__}, not an operator")
-    op, types = op_types(found, sizes, inputs)
-    pool.threads(threads)
-    dtypes = {name: dtype for name, (dtype, _) in types.items()}
-    bound = bind_sizes(check(op), {name: shape for name, (_, shape) in types.items()})
-    return explain(op, dtypes, bound, machine(), peaks())
-
-
-def _found(target: str) -> Any:
-    """What `file.py:name` or an operator's text names."""
-    file, name = split_target(target)
-    return load(file, name) if name or file.endswith(".py") else parse(target)
-
-
-def doctor() -> str:
-    """Versions of what Diptych stands on, the machine as schedules see it, and GPU tools."""
-    from ..codegen.host import host_name, machine
-    from ..codegen.ptxas import find_ptxas
-
-    host = machine()
-    return "\n".join([
-        *versions(),
-        f"host        {host_name()}, vectors of {host.vector_bytes} bytes, "
-        f"{host.registers} registers, caches {host.l1 >> 10} KiB, {host.l2 >> 10} KiB, "
-        f"{host.l3 >> 20} MiB, {host.threads} threads",
-        f"ptxas       {find_ptxas() or 'not found (the optional extra ptxas)'}",
-    ])  # fmt: skip
-
-
-def versions() -> list[str]:
-    """Versions of Python, of the packages that Diptych stands on, and of the GPU's driver."""
-    import llvmlite.binding as llvm
-
-    from ..codegen.cuda import driver_version
-
-    lines = [f"python      {platform.python_version()} on {platform.machine()}"]
-    for package in ("diptych", "numpy", "islpy", "llvmlite", "sympy", "lightgbm", "pycuda"):
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            version = "not installed" + (
-                " (the optional extra cuda)" if package == "pycuda" else ""
-            )
-        lines.append(f"{package:<11} {version}")
-    lines.append(f"LLVM        {'.'.join(map(str, llvm.llvm_version_info))}")
-    lines.append(f"driver      {driver_version() or 'no NVIDIA driver found'}")
-    return lines

@@ -13,7 +13,7 @@ import diptych as dt
 import numpy as np
 import pytest
 from diptych import f32
-from diptych.autotune.cli import op_types
+from diptych.autotune.operands import op_types
 from diptych.autotune.space import LoopSpace
 from diptych.codegen import specialize
 from diptych.sched.loop.machine import Machine

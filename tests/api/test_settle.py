@@ -9,7 +9,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
-from diptych.autotune.cli import op_types
+from diptych.autotune.operands import op_types
 
 Array = np.ndarray[Any, Any]
 ROWS = "f(x: f32[N], w: f32[W]) -> y:\n    y[r,c] = x[r*W+c] * w[c] where r in 0:3"

@@ -34,6 +34,7 @@ ELSEWHERE: dict[str, str] = {
     "torch_function.py _like": "needs torch; asserted in tests/api/test_torch.py",
     # The command line, whose errors are lines on stderr.
     "autotune/cli.py ": "the command line; asserted in tests/autotune/test_command.py",
+    "autotune/operands.py ": "the command line; asserted in tests/autotune/test_command.py",
     "autotune/files.py ": "the command line; asserted in tests/autotune/test_files.py",
     "autotune/tasks.py ": "the command line; asserted in tests/autotune/test_command.py",
     # What only those meet who use a layer by itself.
