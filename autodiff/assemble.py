@@ -20,7 +20,7 @@ from ..algo.tensor_expr.expr import (
     walk,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Checked, Equation, Op, Param, Rule
-from ..algo.tensor_expr.simplify import simplify
+from ..algo.tensor_expr.simplify import Simplifier
 from ..algo.tensor_expr.types import infer
 from .blocks import Applied
 from .cotangent import Cotangent
@@ -72,8 +72,9 @@ def assemble(
         sources += [] if c.is_given else [c]
         sources += [applied[c.tensor]] if c.tensor in applied else []
     floats = {c.name for c in every} | set(seeds.values())
+    simplify = Simplifier(floats)
     backward = [
-        rereading(mapped(eq, lambda e: simplify(e, floats)), given)
+        rereading(mapped(eq, simplify), given)
         for c in (*sources, *results)
         for eq in map(single, c.equations())
     ]
@@ -284,7 +285,9 @@ def _shapes(
         for name, param in given
         if annotation(None, checked.shapes[name]).dims is None
     }
-    scattered = {n: c.shape for c in cotangents for n in c.parts()}
+    by_data = {eq.tensor for eq in equations if any(map(accesses, eq.lhs))}
+    known = {n: c.shape for c in cotangents for n in (c.name, *c.parts())}
+    scattered = {n: extents for n, extents in known.items() if n in by_data}
     defined = {eq.tensor for eq in equations}
     alike = {n: op.shapes[tensor] for n, tensor in counts.items() if tensor in op.shapes}
     inner = {n: s for n, s in {**op.shapes, **alike, **scattered}.items() if n in defined}

@@ -26,7 +26,8 @@ from ..algo.tensor_expr.expr import (
     walk,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Equation
-from .gather import Scatter, Term, place, written
+from .gather import Term, place, written
+from .scatter import Scatter
 
 Region = tuple[tuple[Expr, Expr], ...]
 """A box of elements: for each dimension lo (inclusive) and hi (exclusive)."""
@@ -244,11 +245,14 @@ def _on_places(condition: Expr) -> bool:
 
 
 def _guarded(term: Term) -> Expr:
-    condition = _all(term.where)
     if term.bound:
         names = tuple(r.index for r in term.bound)
-        return Reduce("sum", names, term.value, term.bound, condition)
-    return term.value if condition is None else Call("where", (condition, term.value, NOTHING))
+        return Reduce("sum", names, term.value, term.bound, _all(term.where))
+    value = term.value  # what is affine outside: elsewhere the others may not be asked
+    for affine in (False, True):
+        condition = _all([c for c in term.where if is_affine(c) is affine])
+        value = value if condition is None else Call("where", (condition, value, NOTHING))
+    return value
 
 
 def _all(where: Sequence[Expr]) -> Expr | None:

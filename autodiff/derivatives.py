@@ -18,7 +18,7 @@ from ..algo.errors import GradientError
 from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.build import add, compare, mul, sub
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
-from ..algo.tensor_expr.simplify import simplify
+from ..algo.tensor_expr.simplify import Simplifier
 
 Guards = tuple[tuple[Expr, bool], ...]
 
@@ -186,11 +186,33 @@ def pullback(
     floats = {
         item.tensor for seed in seeds for item in walk(seed.value) if isinstance(item, Access)
     }
+    simplify = Simplifier(floats)
     return {
-        access: simplify(finish(_assembled(_merged(found[access]))), floats)
+        access: simplify(finish(_assembled(_merged(found[access]))))
         for access in _reading_order(body)
         if found.get(access)
     }
+
+
+def smooth_reads(body: Expr) -> set[str]:
+    """The tensors on which `body` depends smoothly: those to whose elements `pullback` gives
+    something."""
+    found: set[str] = set()
+    seen = {body}
+    stack = [body]
+    while stack:
+        item = stack.pop()
+        args: tuple[Expr, ...] = ()
+        if isinstance(item, Access):
+            found.add(item.tensor)
+        elif isinstance(item, Cast) and item.dtype.is_float:
+            args = (item.arg,)
+        elif isinstance(item, Call):
+            parts = DERIVATIVES[item.op](ONE, *item.args, item)
+            args = tuple(a for a, part in zip(item.args, parts, strict=True) if part is not None)
+        stack += [arg for arg in args if arg not in seen]
+        seen.update(args)
+    return found
 
 
 def _under(guards: Guards, part: Expr | tuple[Guarded, ...] | None) -> list[Guarded]:

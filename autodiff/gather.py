@@ -26,11 +26,11 @@ from ..algo.tensor_expr.expr import (
     Expr,
     Index,
     Range,
-    accesses,
     indices_of,
     substitute,
     walk,
 )  # fmt: skip
+from .scatter import Scatter, by_data, guard, scattered
 from .statements import Statement
 
 _numbers = count()
@@ -51,16 +51,6 @@ class Term:
     hints: tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scatter:
-    """A part of a cotangent whose element depends on data: dX[lhs] += value over `ranges`."""
-
-    lhs: tuple[Expr, ...]
-    ranges: tuple[Range, ...]
-    where: tuple[Expr, ...]
-    value: Expr
-
-
 def place(dim: int) -> Index:
     """The index that names an element's position in dimension `dim` of a cotangent."""
     return Index(f"%{dim}")
@@ -78,27 +68,11 @@ def contributions(
 
     `value` is the cotangent of `access` at one instance, `shape` the tensor's extents.
     """
-    scattered = _by_data(access)
-    parts = _addends(value) if _has_guards(value, scattered) else [value]
-    if scattered:
-        return [_scattered(statement, access, part) for part in parts]
+    data = by_data(access)
+    parts = _addends(value) if _has_guards(value, data) else [value]
+    if data:
+        return [scattered(statement, access, part) for part in parts]
     return [_gathered(statement, access, part, shape) for part in parts]
-
-
-def _by_data(access: Access) -> bool:
-    return any(accesses(index) for index in access.indices)
-
-
-def _scattered(statement: Statement, access: Access, value: Expr) -> Scatter:
-    """Where nothing is added the index may be out of range, so what guards the value guards it;
-    a guard that itself reads where data say stays inside those before it."""
-    where = statement.where
-    while (guard := _guard(value, by_data=True)) is not None:
-        if any(map(_by_data, accesses(guard[0]))):
-            break
-        where = (*where, *conjuncts(guard[0]))
-        value = guard[1]
-    return Scatter(access.indices, statement.ranges, where, value)
 
 
 def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence[Expr]) -> Term:
@@ -110,8 +84,8 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
         for dim, e in enumerate(access.indices)
     ]
     where += statement.where
-    while (guard := _guard(value)) is not None:
-        condition, value = guard
+    while (outermost := guard(value)) is not None:
+        condition, value = outermost
         where += conjuncts(condition)
     system = _System(
         {index: r for index, r in ranges.items() if isinstance(index, Index)},
@@ -125,7 +99,7 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
     return replace(term, hints=tuple(map(_hint, access.indices)))
 
 
-def _has_guards(value: Expr, by_data: bool) -> bool:
+def _has_guards(value: Expr, data: bool) -> bool:
     """Is an addend guarded? Asked once of each part, in however many sums it stands."""
     seen = {value}
     stack = [value]
@@ -134,7 +108,7 @@ def _has_guards(value: Expr, by_data: bool) -> bool:
         if isinstance(item, Call) and item.op == "add":
             stack += [arg for arg in item.args if arg not in seen]
             seen.update(item.args)
-        elif _guard(item, by_data) is not None:
+        elif guard(item, data) is not None:
             return True
     return False
 
@@ -149,19 +123,6 @@ def _addends(value: Expr) -> list[Expr]:
         else:
             found.append(item)
     return found
-
-
-def _guard(value: Expr, by_data: bool = False) -> tuple[Expr, Expr] | None:
-    """(condition, x) if `value` is x where a condition holds, affine or `by_data`, and else 0."""
-    if isinstance(value, Call) and value.op == "where":
-        condition, x, y = value.args
-        if not by_data and not is_affine(condition):
-            return None
-        if y is Const(0):
-            return condition, x
-        if x is Const(0):
-            return Call("not", (condition,)), y
-    return None
 
 
 def _hint(index: Expr) -> str | None:
@@ -270,8 +231,10 @@ class _System:
         names = {r.index for r in ranges}
         guards = [c for c in needed if c not in self.given and names & set(indices_of(c))]
         where = [*self.where, *(written(c) for c in needed if c not in guards)]
-        guard = _conjunction(guards)
-        value = self.value if guard is None else Call("where", (guard, self.value, Const(0)))
+        guarding = _conjunction(guards)
+        value = self.value
+        if guarding is not None:
+            value = Call("where", (guarding, value, Const(0)))
         return Term(ranges, tuple(dict.fromkeys(where)), normalize(value), ())
 
 

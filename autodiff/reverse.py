@@ -32,8 +32,9 @@ from ..algo.tensor_expr.reducers import EXTREMES
 from .assemble import assemble, known_types
 from .blocks import Applied, Block, hidden
 from .cotangent import NOTHING, Cotangent, one
-from .derivatives import EVEN, FIRST, Guarded, pullback, sharing
-from .gather import Scatter, Term, contributions, own
+from .derivatives import EVEN, FIRST, Guarded, pullback, sharing, smooth_reads
+from .gather import Term, contributions, own
+from .scatter import Scatter
 from .statements import Normal, Statement, companion, fresh_name, normal, ordered
 from .tidy import in_order
 
@@ -200,9 +201,8 @@ class _Reverse:
 
     def _active(self) -> set[str]:
         """The tensors that depend smoothly on a parameter of `wrt`."""
-        one = (Guarded((), Const(1)),)
         smooth = [
-            (s.tensor, {access.tensor for access in pullback(s.body, one)})
+            (s.tensor, smooth_reads(s.body))
             for s in self.normal.statements
             if s.reducer not in EXTREMES  # an index is constant almost everywhere
         ]

@@ -76,6 +76,8 @@ def signed(expr: Expr) -> Expr:
 
 def rereading(eq: Equation, sources: Mapping[str, str]) -> Equation:
     """The equation with tensors renamed where they are read."""
+    if all(access.tensor not in sources for access in reads(eq)):
+        return eq
 
     def rule(item: Expr) -> Expr:
         if isinstance(item, Access) and item.tensor in sources:
@@ -139,6 +141,8 @@ def _reading(eq: Equation, copy: Equation, source: Access) -> Equation:
             return substitute(source, dict(zip(copy.lhs, item.indices, strict=True)))
         return item
 
+    if all(access.tensor != copy.tensor for access in reads(eq)):
+        return eq
     return mapped(eq, lambda e: transform(e, rule))
 
 

@@ -15,13 +15,14 @@ from functools import lru_cache
 
 from ..dtypes import bool_
 from .attribute import attribute
+from .build import conjuncts
 from .canonical import Interval, Linear, Reader, constant, expression, folded, plain, plus
 from .expr import Access, Call, Const, Expr, Index, Range, Size, children, indices_of, rebuild, walk
 from .isl_text import from_isl, to_isl
 
 __all__ = [
-    "Interval", "Linear", "bounds", "from_isl", "is_affine", "is_integer", "iterations", "linear",
-    "normalize", "to_isl",
+    "Interval", "Linear", "bounds", "from_isl", "in_turn", "is_affine", "is_integer", "iterations",
+    "linear", "normalize", "to_isl",
 ]  # fmt: skip
 
 _SUMS = ("add", "sub", "neg", "min", "max")
@@ -153,3 +154,10 @@ def iterations(ranges: Iterable[Range]) -> dict[str, int] | None:
         if not ready:
             return None
     return found
+
+
+def in_turn(where: Expr | None) -> list[Expr]:
+    """The conditions of a conjunction in the order in which instances are asked: affine ones say
+    which instances there are, and only of those the others read."""
+    conditions = conjuncts(where)
+    return sorted(conditions, key=lambda condition: not is_affine(condition))

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..dtypes import DType, bf16, bool_, f32, f64, i64, integers, promote
 from ..errors import InternalError, ShapeError
+from .affine import in_turn
 from .contraction import contract
 from .elaborate import GREATEST
 from .expr import (
@@ -308,9 +309,8 @@ class Evaluator:
         total: Array | None = None
         result: DType | None = None
         for part in self.parts(box, ranges):
-            if expr.where is not None:
-                condition = yield expr.where, part
-                part = part.masked(condition.array)
+            for condition in in_turn(expr.where):
+                part = part.masked((yield condition, part).array)
             body = yield expr.body, part
             kind = expr.dtype or reducer.accumulator(body.dtype)
             result = expr.dtype or reducer.result(body.dtype)
@@ -329,8 +329,8 @@ class Evaluator:
         none = np.iinfo(np.int64).max
         found: tuple[Array, Array] | None = None
         for part in self.parts(box, expr.ranges):
-            if expr.where is not None:
-                part = part.masked((yield expr.where, part).array)
+            for condition in in_turn(expr.where):
+                part = part.masked((yield condition, part).array)
             body = yield expr.body, part
             values = self.masked(body.array, part, rule.identity(body.dtype))
             values = np.broadcast_to(values, part.shape)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from .affine import in_turn
 from .evaluate import Array, Box, Evaluator, Typed
 from .expr import Access, Range, Reduce
 from .fold_types import identity, typed_combine
@@ -52,8 +53,8 @@ def _instances(
 ) -> Iterator[list[Box]]:
     """The boxes with the reduction's indices at one instance, which exists for some of them."""
     if not ranges:
-        if reduce.where is not None:
-            boxes = [box.masked(run.evaluate(reduce.where, box).array) for box in boxes]
+        for condition in in_turn(reduce.where):
+            boxes = [box.masked(run.evaluate(condition, box).array) for box in boxes]
         if any(box.mask is None or box.mask.any() for box in boxes):
             yield list(boxes)
         return

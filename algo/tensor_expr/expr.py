@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dtypes import DType
 from ..node import node
@@ -117,20 +118,25 @@ class Reduce(Expr):
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions, in printing order."""
-    match expr:
-        case Const() | Index() | Size():
-            return ()
-        case Access(_, indices):
-            return indices
-        case Call(_, args):
-            return args
-        case Cast(_, arg):
-            return (arg,)
-        case Range(_, lo, hi):
-            return (lo, hi)
-        case Reduce(_, _, body, ranges, where, _):
-            return (body, *ranges) if where is None else (body, *ranges, where)
-    raise TypeError(f"not an expression: {expr!r}")
+    parts = _CHILDREN.get(expr.__class__)
+    if parts is None:
+        raise TypeError(f"not an expression: {expr!r}")
+    return parts(expr)
+
+
+def _of_reduce(expr: Any) -> tuple[Expr, ...]:
+    where = () if expr.where is None else (expr.where,)
+    return (expr.body, *expr.ranges, *where)
+
+
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    **dict.fromkeys((Const, Index, Size), lambda expr: ()),
+    Access: attrgetter("indices"),
+    Call: attrgetter("args"),
+    Cast: lambda expr: (expr.arg,),
+    Range: lambda expr: (expr.lo, expr.hi),
+    Reduce: _of_reduce,
+}
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -197,22 +203,24 @@ def substitute(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:
 
 def indices_of(expr: Expr) -> list[str]:
     """Names of the free indices, in order of first appearance."""
-    out: dict[str, None] = {}
-    seen: set[tuple[Expr, frozenset[str]]] = set()
-    stack: list[tuple[Expr, frozenset[str]]] = [(expr, frozenset())]
-    while stack:
-        item, bound = stack.pop()
-        if isinstance(item, Index):
-            if item.name not in bound:
-                out.setdefault(item.name)
-            continue
-        parts = children(item)
-        if not parts or (item, bound) in seen:
-            continue
-        seen.add((item, bound))
-        inner = bound | frozenset(item.indices) if isinstance(item, Reduce) else bound
-        stack.extend([(child, inner) for child in reversed(parts)])
-    return list(out)
+    global _free
+    if expr not in _free:
+        if len(_free) > 1 << 16:
+            _free = {}  # a new one: other threads may still be using the old
+        known = _free
+        for item in walk(expr, known):
+            names = dict.fromkeys(name for child in children(item) for name in known[child])
+            if isinstance(item, Index):
+                names[item.name] = None
+            elif isinstance(item, Reduce):
+                for name in item.indices:
+                    names.pop(name, None)
+            known[item] = tuple(names)
+        return list(known[expr])
+    return list(_free[expr])
+
+
+_free: dict[Expr, tuple[str, ...]] = {}
 
 
 def accesses(expr: Expr) -> list[Access]:

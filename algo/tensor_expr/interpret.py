@@ -14,6 +14,7 @@ import numpy as np
 from ..dtypes import DType, as_bits, bf16, from_numpy
 from ..errors import InternalError, ShapeError, check_count
 from . import types
+from .affine import in_turn
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
 from .evaluate_fold import fold
@@ -144,7 +145,9 @@ class _Run(Evaluator):
         return tuple(max(0, evaluate(e, self.sizes)) for e in self.checked.shapes[name])
 
     def _guarded(self, eq: Equation, box: Box) -> Box:
-        return box if eq.where is None else box.masked(self.evaluate(eq.where, box).array)
+        for condition in in_turn(eq.where):
+            box = box.masked(self.evaluate(condition, box).array)
+        return box
 
     def _positions(self, eq: Equation, box: Box) -> list[Array] | None:
         positions = [self.evaluate(e, box).array for e in eq.lhs]
@@ -194,7 +197,8 @@ class _Run(Evaluator):
                     target[at] = ufunc(target[at], part)
                 else:
                     where, values = _active(positions, value, box)
-                    ufunc.at(target, where, values)
+                    # NumPy broadcasts values to positions, not these to those.
+                    ufunc.at(target, tuple(np.broadcast_to(p, values.shape) for p in where), values)
         self.tensors[eq.tensor] = Typed(self.convert(target, dtype), dtype)
 
 

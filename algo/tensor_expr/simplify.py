@@ -208,21 +208,26 @@ def simplify(expr: Expr, known: Floats = ()) -> Expr:
 
     `known` are tensors of which it is known that their elements are floats.
     """
+    return Simplifier(known)(expr)
 
-    known = _Known(known)
-    simple: dict[Expr, Expr] = {}
 
-    def made_simple(expr: Expr) -> Expr:
+class Simplifier:
+    """`simplify` for several expressions, whose common parts are rewritten once."""
+
+    def __init__(self, known: Floats = ()) -> None:
+        self.known = _Known(known)
+        self.simple: dict[Expr, Expr] = {}
+
+    def __call__(self, expr: Expr) -> Expr:
+        simple = self.simple
         for item in walk(expr, simple):
-            found = at_root(rebuild(item, tuple(simple[child] for child in children(item))))
+            found = self._at_root(rebuild(item, tuple(simple[child] for child in children(item))))
             simple[item] = simple[found] = found
         return simple[expr]
 
-    def at_root(item: Expr) -> Expr:
+    def _at_root(self, item: Expr) -> Expr:
         for rule in _BY_OP.get(item.op, ()) if isinstance(item, Call) else ():
-            better = rule.apply(item, known)
+            better = rule.apply(item, self.known)
             if better is not None:
-                return made_simple(better)
+                return self(better)
         return item
-
-    return made_simple(expr)

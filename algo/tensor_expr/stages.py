@@ -343,9 +343,9 @@ class _Maker:
         dtype = dtype_of(value, self.env)
         where: Expr | None = None
         nothing = Const(False if dtype is bool_ else 0.0 if dtype.is_float else 0, dtype)
-        for condition in scope.guards:
+        for condition in reversed(scope.guards):
             if is_affine(condition):
-                where = both(where, condition)
+                where = both(condition, where)
             else:
                 value = Call("where", (condition, value, nothing))
         name = self.tensors.unique(f"{self.base.partition('.')[0]}_value")

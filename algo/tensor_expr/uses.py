@@ -75,7 +75,7 @@ def uses(eq: Equation) -> list[Use]:
     found: dict[tuple[Access, _Place, bool], None] = {(Access(eq.tensor, eq.lhs), held, True): None}
     seen: set[tuple[Expr, _Place]] = set()
     stack: list[tuple[Expr, _Place]] = [(eq.rhs, held)]
-    stack += [] if eq.where is None else [(eq.where, _Place())]
+    stack += [] if eq.where is None else [(eq.where, held)]
     stack += [(e, held) for r in eq.ranges for e in (r.hi, r.lo)]
     stack += [(e, held) for e in reversed(eq.lhs)]
     while stack:
@@ -91,7 +91,7 @@ def uses(eq: Equation) -> list[Use]:
             case Reduce(_, indices, body, ranges, where, _):
                 stack.append((body, place.inside(indices, where)))
                 if where is not None:
-                    stack.append((where, place.inside(indices, None)))
+                    stack.append((where, place.inside(indices, where)))
                 stack += [(r, place) for r in ranges]
             case Call("where", (cond, yes, no)):
                 stack.append((no, place.branch(_assume(cond, False))))

@@ -142,4 +142,52 @@ def test_reads_by_quotients_and_rests_are_gathered(
     op = parse(text)
     assert adjoint(op, "A").text.splitlines()[-1].strip() == gradient
     rng = np.random.default_rng(0)
-    check_grads(op, *(rng.standard_normal(shape) for shape in shapes))
+    dt.check_grads(op, [rng.standard_normal(shape) for shape in shapes])
+
+
+FOUND = {
+    "a product of what does not depend on its index": """
+f(B: [9], at: [3]) -> T:
+    T[i] = prod(1.2 + sin(B[at[i]]), over=(k in 0:3,)) where i in 0:3
+""",
+    "conditions on data beside those that say which instances there are": """
+f(A: [9, 3], B: [9], at: [3], part: [9]) -> T:
+    T[i] = A[at[i],i] / (2 + sum(where(part[i+l] >= 0, B[part[i+l]] * B[i+1], 0.3),
+        over=(k in 0:3, l in 0:2), where=k < i) ** 2) where i in 0:3
+""",
+    "conditions on data at the start of a recurrence": """
+f(A: [9, 9], C: [9, 9], T: [3], at: [9]) -> U:
+    U[0,j] = A[j,0] where j in 0:2
+    U[i,j] = tanh(where(T[i-1] < 0.2, C[i,j], where(all(C[i,k] > -9, over=(k in 0:3,)), T[j],
+        A[at[8-i],2*i])) + U[i-1,j]) where i in 1:3, j in 0:2
+""",
+    "an index that both branches of a choice guard": """
+f(B: [9], L: [9], R: [9], part: [9]) -> V:
+    V[i] = (where(part[i] >= 0, B[part[i]] * B[i], 0.3) - B[i+1]) * max(L[i], R[i]) where i in 0:3
+""",
+    "a scattered part that is the whole": """
+f(B: [9], C: [9, 9], bins: [3, 2]) -> T, U:
+    T: [3]
+    T[bins[i,j]] *= 1 + 0.3 * sin(C[(j+7)%9,(i+7)%9]) where i in 0:3, j in 0:2
+    U[i] = B[i] where i in 0:2
+    U[i] = U[i-1] - B[i] * U[i-2] + sqrt(2 + sin(T.fill(0.5)[1-0])) where i in 2:5
+""",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_found_by_random_operators(name: str, interpreted: bool) -> None:
+    op = parse(FOUND[name])
+    rng = np.random.default_rng(1)
+    indices = {
+        "at": np.array([1, 0, 2, 1, 1, 0, 2, 2, 1]),
+        "part": np.array([0, -2, 1, 0, -1, 2, 1, 1, 0]),
+        "bins": np.array([[0, 2], [1, 0], [2, 1]]),
+    }
+    arrays = []
+    for p in op.params:
+        dims = tuple(d for d in p.type.dims or () if isinstance(d, int))
+        given = indices.get(p.name)
+        arrays.append(rng.uniform(0.3, 1.3, dims) if given is None else given[: dims[0]])
+    dt.check_grads(op, arrays, order=2, interpreted=interpreted)

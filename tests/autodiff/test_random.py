@@ -1,85 +1,73 @@
-"""Random small operators against central differences and the adjoint identity."""
+"""Derivatives of random operators over every construct: by numbers, both modes, second order.
+
+Operators come from `random_operators.py`, at points where they are smooth. Each is computed by the
+interpreter, one in eight by compiled code too. A failure shows the seed of its operator, how to run
+it again, and the operator with as little in it as still fails.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections import Counter
 
 import diptych as dt
-import numpy as np
-from diptych.algo.tensor_expr.parse import parse
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import pytest
+from autodiff.random_operators import EVERY, Case, Source, shrunk
+from properties.tally import chunks, together
 
-EXTENT = 3  # of every index; a parameter has dimensions of 9, enough for 2*i + k + 1
-PARAMS = {"A": 2, "B": 1, "C": 2}
-AFFINE = ["{}", "{}", "{}+1", "2*{}", "{}+{}", "2*{}+{}", "8-{}", "({}+{})//2"]
-
-
-@st.composite
-def access(draw: Any, scope: tuple[str, ...], temporaries: dict[str, int]) -> str:
-    """An element of a parameter at a random affine place, or of an earlier tensor."""
-    name = draw(st.sampled_from([*PARAMS, *temporaries]))
-    index = st.sampled_from(scope)
-    if name in temporaries:
-        places = [draw(index) for _ in range(temporaries[name])]
-    else:
-        forms = [draw(st.sampled_from(AFFINE)) for _ in range(PARAMS[name])]
-        places = [f.format(*(draw(index) for _ in range(f.count("{}")))) for f in forms]
-    return f"{name}[{','.join(places)}]"
+MODE = os.environ.get("DIPTYCH_TEST", "sample")
+OPERATORS = {"sample": 200, "full": 3_000, "fuzz": 10**6}[MODE]
+CHUNK = 20
+COMPILED = 8
+SEED = int(os.environ.get("DIPTYCH_SEED", "0"))
+ONE = os.environ.get("DIPTYCH_OPERATOR")
 
 
-@st.composite
-def expression(draw: Any, scope: tuple[str, ...], temporaries: dict[str, int], depth: int) -> str:
-    """A smooth or piecewise smooth expression; reductions bind k, then l."""
-    kinds = ["access"] if depth == 0 else ["access", "unary", "binary", "where", "reduce"]
-    kind = draw(st.sampled_from(kinds))
-    inner = lambda within=scope: draw(expression(within, temporaries, depth - 1))  # noqa: E731
-    if kind == "access":
-        return draw(access(scope, temporaries))
-    if kind == "unary":
-        return f"{draw(st.sampled_from(['tanh', 'sin', 'sigmoid', 'abs', '-']))}({inner()})"
-    if kind == "binary":
-        op = draw(st.sampled_from(["+", "-", "*", "max", "min"]))
-        a, b = inner(), inner()
-        return f"{op}({a}, {b})" if op in ("max", "min") else f"({a} {op} {b})"
-    if kind == "where":
-        index = draw(st.sampled_from(scope))
-        condition = draw(st.sampled_from([f"{index} < 2", f"{index} == 1", "A[0,0] > B[1]"]))
-        return f"where({condition}, {inner()}, {inner()})"
-    fresh = next((name for name in "kl" if name not in scope), None)
-    if fresh is None:
-        return inner()
-    reducer = draw(st.sampled_from(["sum", "sum", "max", "min", "prod"]))
-    condition = draw(st.sampled_from(["", f", where={fresh} <= {scope[0]}"]))
-    condition = condition if reducer == "sum" else ""
-    return f"{reducer}({inner((*scope, fresh))}, over=({fresh} in 0:{EXTENT},){condition})"
+def check(case: Case, compiled: bool) -> None:
+    op = dt.op(case.text)
+    dt.check_grads(op, case.arrays, order=2, interpreted=True, elements=9)
+    if compiled:
+        dt.check_grads(op, case.arrays, order=2, elements=0)
 
 
-@st.composite
-def operator(draw: Any) -> str:
-    """The text of an operator of one to three equations."""
-    lines: list[str] = []
-    made: dict[str, int] = {}
-    for name in "TUV"[: draw(st.integers(1, 3))]:
-        left = ("i", "j")[: draw(st.integers(1, 2))]
-        body = draw(expression(left, made, 3))
-        ranges = ", ".join(f"{i} in 0:{EXTENT}" for i in left)
-        lines.append(f"    {name}[{','.join(left)}] = {body} where {ranges}")
-        made[name] = len(left)
-    dims = ", ".join(f"{p}: [{', '.join(['9'] * rank)}]" for p, rank in PARAMS.items())
-    return f"f({dims}) -> {', '.join(made)}:\n" + "\n".join(lines)
+def failure(case: Case, compiled: bool) -> Exception | None:
+    try:
+        check(case, compiled)
+    except Exception as error:
+        return error
+    return None
 
 
-@settings(
-    max_examples=50,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(operator(), st.integers(0, 99))
-def test_random_operator(text: str, seed: int) -> None:
-    op = parse(text)
-    rng = np.random.default_rng(seed)
-    arrays = [rng.standard_normal((9,) * rank) for rank in PARAMS.values()]
-    dt.check_grads(op, arrays, interpreted=True, elements=0, step=1e-6)
+def check_seed(seed: int, counts: Counter[str]) -> None:
+    case, compiled = Source(seed).draw(), seed % COMPILED == 0
+    wrong = failure(case, compiled)
+    if wrong is not None:
+        kind = type(wrong)
+        least = shrunk(case, lambda c: type(failure(c, compiled)) is kind)
+        raise AssertionError(
+            f"operator {seed}: DIPTYCH_OPERATOR={seed} .venv/bin/pytest {__file__} -k one_operator"
+            f"\n{least.text}\n{kind.__name__}: {failure(least, compiled)}"
+        ) from wrong
+    counts.update({"operators": 1, **dict.fromkeys(case.uses, 1)})
+
+
+@pytest.mark.parametrize("chunk", chunks(OPERATORS, CHUNK))
+def test_random_operators(chunk: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    counts: Counter[str] = Counter()
+    for n in range(CHUNK):
+        check_seed(SEED * 10_000_019 + chunk * CHUNK + n, counts)
+    total = together(tmp_path_factory, "gradients", chunk, counts, OPERATORS // CHUNK)
+    if total is not None:
+        assert_varied(total)
+
+
+@pytest.mark.skipif(ONE is None, reason="checks the operator of DIPTYCH_OPERATOR alone")
+def test_one_operator() -> None:
+    check_seed(int(ONE or 0), Counter())
+
+
+def assert_varied(counts: Counter[str]) -> None:
+    """Every construct was in one operator of fifty at least."""
+    assert counts["operators"] == OPERATORS
+    rare = {name: counts[name] for name in EVERY if counts[name] < 0.02 * OPERATORS}
+    assert not rare, (rare, counts)

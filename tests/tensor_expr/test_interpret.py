@@ -558,3 +558,19 @@ def test_indices_beyond_i64_are_beyond_the_end() -> None:
         assert str(wrong.value).splitlines()[0] == (
             "y: x[at[i]] is outside x: dim 0 has extent 5, but at[i] is 9223372036854775808 at i=1"
         )
+
+
+def test_a_scatter_whose_place_depends_on_fewer_indices_than_its_value() -> None:
+    text = "f(b: [N], v: [K]) -> H:\n H: [3]\n H[b[n]] += v[k]"
+    got = run(text, np.array([2, 0, 2]), np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(got, [3, 0, 6])
+
+
+def test_conditions_on_data_are_asked_where_the_others_hold() -> None:
+    text = "f(b: [N], v: [M]) -> s:\n s[] = sum(v[m], where=(b[m-2] >= 0) & (m >= 2) & (m < N + 2))"
+    got = run(text, np.array([0, -1, 2]), np.arange(7.0))
+    assert got == 6
+    text = (
+        "f(b: [N], v: [M]) -> H:\n H: [3]\n H[b[m-2]] += v[m] where b[m-2] >= 0, m >= 2, m < N + 2"
+    )
+    np.testing.assert_array_equal(run(text, np.array([0, -1, 2]), np.arange(7.0)), [2, 0, 4])
