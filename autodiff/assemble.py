@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..algo.dtypes import DType, TensorType
 from ..algo.tensor_expr.check import check
@@ -22,6 +22,7 @@ from ..algo.tensor_expr.expr import (
 from ..algo.tensor_expr.op import Checked, Equation, Op, Param, Rule
 from ..algo.tensor_expr.simplify import Simplifier
 from ..algo.tensor_expr.types import infer
+from .algebra import simpler
 from .blocks import Applied
 from .cotangent import Cotangent
 from .elide import elide
@@ -42,33 +43,61 @@ from .tidy import (
 )
 
 
-def assemble(
-    op: Op,
-    normal: Normal,
-    seeds: Mapping[str, str],
-    found: Sequence[Cotangent],
-    results: Sequence[Cotangent],
-    ties: Mapping[str, Sequence[Equation]],
-    saved: Sequence[str],
-    applied: Mapping[str, Applied],
-) -> Op:
-    """The gradient operator: `found` are the cotangents of tensors in an order in which each reads
-    earlier ones only (a recurrence and the temporaries that are part of it excepted), `results`
-    those of parameters, `ties` further equations that read what the forward computation defines,
-    by the tensor after which they come, `saved` what is given instead of being computed again,
-    `applied` what rules compute, by the tensor after whose cotangent it comes.
+@dataclass(frozen=True)
+class Derived:
+    """What a derivation found, of which an operator is made.
+
+    `found` are the cotangents of tensors in an order in which each reads earlier ones only (a
+    recurrence and the temporaries that are part of it excepted), `results` those of parameters,
+    `ties` further equations that read what the forward computation defines, by the tensor after
+    which they come, `saved` what is given instead of being computed again, `applied` what rules
+    compute, by the tensor after whose cotangent it comes, `floats` tensors that are surely floats.
     """
+
+    op: Op
+    normal: Normal
+    seeds: Mapping[str, str]
+    found: Sequence[Cotangent]
+    results: Sequence[Cotangent]
+    ties: Mapping[str, Sequence[Equation]]
+    saved: Sequence[str]
+    applied: Mapping[str, Applied]
+    floats: Collection[str]
+
+    @property
+    def every(self) -> list[Cotangent]:
+        """The cotangents that have equations."""
+        return [*(c for c in self.found if not c.is_given), *self.results]
+
+    def using(self, other: Mapping[str, Cotangent]) -> Derived:
+        """The same with other forms of cotangents, by name."""
+        found = [other.get(c.name, c) for c in self.found]
+        return replace(self, found=found, results=[other.get(c.name, c) for c in self.results])
+
+
+def assemble(derived: Derived) -> Op:
+    """The gradient operator, in the form that says it in fewer words."""
+    _untangle([c for c in derived.found if not c.is_given], derived.normal)
+    plain = _assembled(derived)
+    other = simpler(derived.every, derived.normal, derived.floats)
+    return min((plain, _assembled(derived.using(other))), key=_length) if other else plain
+
+
+def _length(op: Op) -> int:
+    return len(op.text.partition("\n")[2])
+
+
+def _assembled(derived: Derived) -> Op:
+    op, normal, seeds, saved = derived.op, derived.normal, derived.seeds, derived.saved
+    results, ties, applied, every = derived.results, derived.ties, derived.applied, derived.every
+    given = {c.name: c.seed.tensor for c in derived.found if c.is_given and c.seed is not None}
     checked = check(op)
-    given = {c.name: c.seed.tensor for c in found if c.is_given and c.seed is not None}
-    made = [c for c in found if not c.is_given]
-    _untangle(made, normal)
-    every = [*made, *results]
     returns = [c.name for c in results]
     extents = {c.name: c.shape for c in every}
     for part in applied.values():
         extents.update(part.shapes)
     sources: list[Cotangent | Applied] = []
-    for c in found:
+    for c in derived.found:
         sources += [] if c.is_given else [c]
         sources += [applied[c.tensor]] if c.tensor in applied else []
     floats = {c.name for c in every} | set(seeds.values())

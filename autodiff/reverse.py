@@ -29,7 +29,8 @@ from ..algo.tensor_expr.folds import part_of
 from ..algo.tensor_expr.located import located
 from ..algo.tensor_expr.op import Checked, Equation, Op
 from ..algo.tensor_expr.reducers import EXTREMES
-from .assemble import assemble, known_types
+from .algebra import without_zeros
+from .assemble import Derived, assemble, known_types
 from .blocks import Applied, Block, hidden
 from .cotangent import NOTHING, Cotangent, one
 from .derivatives import EVEN, FIRST, Guarded, pullback, sharing, smooth_reads
@@ -136,14 +137,22 @@ class _Reverse:
                 continue
             left.remove(tensor)
             cotangent = self._cotangent(tensor)
+            if cotangent.seed is None and any(term.bound for term in cotangent.terms):
+                without_zeros(cotangent, self.normal, self.cotangents)
+                if not cotangent.terms and not cotangent.scatters:
+                    continue
             for statement in self.normal.of(tensor):
                 self._reverse(statement, cotangent.name)
         found = [self.cotangents[t] for t in order if t in self.cotangents]
         found = [c for c in found if c.seed is not None or c.terms or c.scatters]
         results = [self.cotangents[name] for name in self.wrt]
+        floats = {*self.active, *self.seeds.values(), *(c.name for c in self.cotangents.values())}
         return assemble(
-            self.op, self.normal, self.seeds, found, results, self.ties, self.saved, self.applied
-        )
+            Derived(
+                self.op, self.normal, self.seeds, found, results, self.ties, self.saved,
+                self.applied, floats,
+            )
+        )  # fmt: skip
 
     def _pull(self, block: Block) -> None:
         """Adds what a block contributes to the cotangents of what it takes, by its rule."""

@@ -1,0 +1,193 @@
+"""Expressions as polynomials over the reals, in which sums are linear: two are equal if their
+normal forms are.
+
+A monomial is a product of powers of atoms: elements of tensors, calls of other operations, sizes
+and indices, and sums over one index of a product that depends on it. What a sum does not depend on
+stands before it, so `sum(a[i] * x[i,j])` is a[i] times the sum of x[i,j], and a sum of nothing that
+varies is its number of instances. Bound indices have names of their own by depth.
+
+This is algebra, not arithmetic: it says nothing of rounding, infinities and NaN, and serves to
+choose a form of a derivative, which `written.py` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..algo.tensor_expr.affine import normalize
+from ..algo.tensor_expr.expr import Access, Const, Expr, Index, indices_of, substitute
+
+LIMIT = 48
+"""Monomials of a polynomial: one with more is no simpler form of anything."""
+
+
+class Beyond(Exception):
+    """No polynomial, or a large one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum over an index, called by its depth, from 0 to `extent`, of a product."""
+
+    index: str
+    extent: Expr
+    product: Monomial
+
+    @property
+    def depth(self) -> int:
+        """1 for a sum without sums inside."""
+        return int(self.index[2:])
+
+
+Atom = Expr | Sum
+Monomial = frozenset[tuple[Atom, int]]
+Polynomial = Mapping[Monomial, Fraction]
+ONE: Monomial = frozenset()
+
+
+def constant(value: int | Fraction) -> Polynomial:
+    """A number."""
+    return {ONE: Fraction(value)} if value else {}
+
+
+def atom(item: Atom) -> Polynomial:
+    """An atom by itself."""
+    return {frozenset(((item, 1),)): Fraction(1)}
+
+
+def plus(a: Polynomial, b: Polynomial) -> Polynomial:
+    """The sum of two polynomials."""
+    out = dict(a)
+    for monomial, factor in b.items():
+        total = out.pop(monomial, Fraction(0)) + factor
+        if total:
+            out[monomial] = total
+    if len(out) > LIMIT:
+        raise Beyond
+    return out
+
+
+def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    """The product of two polynomials."""
+    if len(a) * len(b) > LIMIT:
+        raise Beyond
+    out: Polynomial = {}
+    for one, factor in a.items():
+        for two, other in b.items():
+            out = plus(out, {_joined(one, two): factor * other})
+    return out
+
+
+def _joined(a: Monomial, b: Monomial) -> Monomial:
+    powers = dict(a)
+    for item, power in b:
+        total = powers.pop(item, 0) + power
+        if total:
+            powers[item] = total
+    return frozenset(powers.items())
+
+
+def power(a: Polynomial, n: int) -> Polynomial:
+    """A whole power; a negative one of a single monomial only."""
+    if n < 0:
+        if len(a) != 1:
+            raise Beyond
+        ((monomial, factor),) = a.items()
+        a, n = {frozenset((item, -p) for item, p in monomial): 1 / factor}, -n
+    if n > 4:
+        raise Beyond
+    out = constant(1)
+    for _ in range(n):
+        out = times(out, a)
+    return out
+
+
+def summed(a: Polynomial, index: str, extent: Expr) -> Polynomial:
+    """The sum of a polynomial over an index from 0 to `extent`."""
+    out: Polynomial = {}
+    for monomial, factor in a.items():
+        inside = frozenset(pair for pair in monomial if index in free(pair[0]))
+        before: Polynomial = {monomial - inside: factor}
+        if inside:
+            depth = 1 + max((i.depth for i, _ in inside if isinstance(i, Sum)), default=0)
+            name = f"%s{depth}"
+            product = renamed(inside, {Index(index): Index(name)})
+            out = plus(out, times(before, atom(Sum(name, extent, product))))
+        else:
+            out = plus(out, times(before, _of_size(extent)))
+    return out
+
+
+def _of_size(extent: Expr) -> Polynomial:
+    if isinstance(extent, Const) and type(extent.value) is int:
+        return constant(extent.value)
+    return atom(extent)
+
+
+def renamed(monomial: Monomial, names: Mapping[Expr, Expr]) -> Monomial:
+    """A monomial with free indices replaced."""
+    out: list[tuple[Atom, int]] = []
+    for item, n in monomial:
+        if isinstance(item, Sum):
+            out.append((Sum(item.index, item.extent, renamed(item.product, names)), n))
+        else:
+            out.append((normalize(substitute(item, names)), n))
+    return frozenset(out)
+
+
+def free(item: Atom) -> set[str]:
+    """The free indices of an atom."""
+    if isinstance(item, Sum):
+        return {name for part, _ in item.product for name in free(part)} - {item.index}
+    return set(indices_of(item))
+
+
+def atoms(a: Polynomial) -> Iterator[Atom]:
+    """Every atom, those inside sums too."""
+    stack: list[Atom] = [item for monomial in a for item, _ in monomial]
+    while stack:
+        item = stack.pop()
+        yield item
+        if isinstance(item, Sum):
+            stack += [part for part, _ in item.product]
+
+
+def replaced(a: Polynomial, old: Expr, new: Polynomial) -> Polynomial:
+    """A polynomial with every element that is `old`, up to its indices, replaced by `new`.
+
+    The indices of `old` are distinct; `new` has these.
+    """
+    out: Polynomial = {}
+    for monomial, factor in a.items():
+        product = constant(factor)
+        for item, n in monomial:
+            product = times(product, power(_replaced(item, old, new), n))
+        out = plus(out, product)
+    return out
+
+
+def _replaced(item: Atom, old: Expr, new: Polynomial) -> Polynomial:
+    if isinstance(item, Sum):
+        inside = replaced({item.product: Fraction(1)}, old, new)
+        return summed(inside, item.index, item.extent)
+    values = matched(old, item)
+    if values is None:
+        return atom(item)
+    return {renamed(monomial, values): factor for monomial, factor in new.items()}
+
+
+def matched(pattern: Expr, item: Expr) -> dict[Expr, Expr] | None:
+    """What the indices of `pattern` have to be so that it is `item`."""
+    mine: list[Expr] = [Index(name) for name in indices_of(pattern)]
+    if isinstance(pattern, Access) and isinstance(item, Access):
+        if pattern.tensor != item.tensor or set(pattern.indices) != set(mine):
+            return None
+        values = dict(zip(pattern.indices, item.indices, strict=True))
+    else:
+        theirs = indices_of(item)
+        if len(mine) != len(theirs):
+            return None
+        values = dict(zip(mine, map(Index, theirs), strict=True))
+    return values if substitute(pattern, values) is item else None
