@@ -69,7 +69,7 @@ def _vjp_of_op(
         )
         names = [p.name for p in back.params[: len(back.params) - len(seeds)]]
         found = _listed(back(*(given[name] for name in names), *seeds))
-        by_name = dict(zip(wrt, found, strict=True))
+        by_name = {n: _as(g, given[n]) for n, g in zip(wrt, found, strict=True)}
         return tuple(by_name.get(p.name) for p in function.params)
 
     return results, pull
@@ -382,3 +382,8 @@ def _fitted(what: str, given: Any, like: Array) -> Array:
         raise ShapeError(f"{what} has shape {array.shape}, expected {like.shape}")
     both = array.dtype.kind in "iuf" and like.dtype.kind == "f"
     return array.astype(like.dtype, copy=False) if both else array
+
+
+def _as(found: Array, like: Array) -> Array:
+    """A cotangent in the type of its argument: integers beside it may have made it wider."""
+    return found.astype(like.dtype, copy=False) if like.dtype.kind == "f" else found

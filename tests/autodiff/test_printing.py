@@ -47,27 +47,16 @@ O_dX(X: [N, C, X_2], W: [K, C, R], dO) -> dX:
     ("softmax", "x"): """
 softmax_dx(x: [I, J], dy: [I, J]) -> dx:
     m[i] = max(x[i,j])
-    m_ties[i] = sum(where(x[i,j] == m[i], m[i]**0, 0))
     e[i,j] = exp(x[i,j] - m[i])
-    y_sum[i] = sum(e[i,l])
-    y[i,j] = e[i,j] / y_sum[i]
-    dy_sum[i] = sum(-dy[i,j] * y[i,j] / y_sum[i])
-    de[i,j] = dy[i,j] / y_sum[i] + dy_sum[i]
-    dm[i] = sum(-de[i,j] * e[i,j])
-    dx[i,j] = de[i,j] * e[i,j] + where(x[i,j] == m[i], dm[i] / m_ties[i], 0)
+    y[i,j] = e[i,j] / sum(e[i,l])
+    dx[i,j] = y[i,j] * (dy[i,j] - sum(dy[i,k] * y[i,k]))
 """,
     ("layernorm", "x"): """
 layernorm_dx(x: [I, J], g: [J], dy: [I, J]) -> dx:
     m[i] = sum(x[i,j]) / J
     v[i] = sum((x[i,j] - m[i])**2) / J
-    dv[i] = sum(-(x[i,j] - m[i]) * (dy[i,j] * g[j]) * rsqrt(v[i] + 1e-05)\
- / (2 * (v[i] + 1e-05)))
-    dv_sum[i] = dv[i] / J
-    dm[i] = sum(-dy[i,j] * g[j] * rsqrt(v[i] + 1e-05))\
- + sum(-dv_sum[i] * (2 * (x[i,j] - m[i])))
-    dm_sum[i] = dm[i] / J
-    dx[i,j] = dy[i,j] * g[j] * rsqrt(v[i] + 1e-05) + dv_sum[i] * (2 * (x[i,j] - m[i]))\
- + dm_sum[i]
+    dx[i,j] = rsqrt(v[i] + 1e-05) * (dy[i,j] * g[j] - (x[i,j] - m[i])\
+ * sum(dy[i,k] * (x[i,k] - m[i]) * g[k]) / (v[i] + 1e-05) / J - sum(dy[i,k] * g[k]) / J)
 """,
     ("max_pool", "X"): """
 Y_dX(X: [X_0, X_1], dY) -> dX:
@@ -105,14 +94,11 @@ y_dx(x: [I, J], dy: [I]) -> dx:
 cross_entropy_dz(z: [B, O], label: [B], dloss: []) -> dz:
     dz_scattered: [B, O]
     m[n] = max(z[n,o])
-    m_ties[n] = sum(where(z[n,o] == m[n], m[n]**0, 0))
     l_sum[n] = sum(exp(z[n,o] - m[n]))
     dloss_sum[] = dloss[] / B
     dl_sum[n] = dloss_sum[] / l_sum[n]
-    dm[n] = dloss_sum[] + sum(-dl_sum[n] * exp(z[n,o] - m[n]))
     dz_scattered[n,label[n]] += -dloss_sum[]
-    dz[n,o] = dl_sum[n] * exp(z[n,o] - m[n]) + where(z[n,o] == m[n], dm[n] / m_ties[n], 0)\
- + dz_scattered[n,o]
+    dz[n,o] = dl_sum[n] * exp(z[n,o] - m[n]) + dz_scattered[n,o]
 """,
     ("histogram", "w"): """
 histogram_dw(bin: [N], w: [N], dH: [M]) -> dw:
@@ -144,6 +130,70 @@ u_da(a: [N], dy: [N]) -> da:
 @pytest.mark.parametrize(("name", "wrt"), EXPECTED)
 def test_text(texts: dict[str, str], name: str, wrt: str) -> None:
     assert adjoint(parse(texts[name]), wrt).text == EXPECTED[name, wrt].strip()
+
+
+WHOLE = {
+    """
+lse(x: [I, J]) -> y:
+    m[i] = max(x[i,j])
+    y[i] = log(sum(exp(x[i,j] - m[i]))) + m[i]
+""": """
+lse_dx(x: [I, J], dy: [I]) -> dx:
+    m[i] = max(x[i,j])
+    y_sum[i] = sum(exp(x[i,j] - m[i]))
+    dx[i,j] = dy[i] * exp(x[i,j] - m[i]) / y_sum[i]
+""",
+    """
+attention(q: [T, D], k: [S, D], v: [S, E]) -> o:
+    s[t,u] = sum(q[t,d] * k[u,d]) / sqrt(D)
+    m[t] = max(s[t,u])
+    e[t,u] = exp(s[t,u] - m[t])
+    p[t,u] = e[t,u] / sum(e[t,w])
+    o[t,f] = sum(p[t,u] * v[u,f])
+""": """
+attention_dq_dk_dv(q: [T, D], k: [S, D], v: [S, E], do: [T, E]) -> dq, dk, dv:
+    s[t,u] = sum(q[t,d] * k[u,d]) / sqrt(D)
+    m[t] = max(s[t,u])
+    e[t,u] = exp(s[t,u] - m[t])
+    p[t,u] = e[t,u] / sum(e[t,w])
+    dp[t,u] = sum(do[t,f] * v[u,f])
+    ds_sum[t,u] = p[t,u] / sqrt(D) * (dp[t,u] - sum(dp[t,w] * p[t,w]))
+    dq[t,d] = sum(ds_sum[t,u] * k[u,d])
+    dk[u,d] = sum(q[t,d] * ds_sum[t,u])
+    dv[u,f] = sum(p[t,u] * do[t,f])
+""",
+    """
+cell(i: [B, D], f: [B, D], g: [B, D], o: [B, D], c0: [B, D]) -> h, c:
+    c[b,d] = sigmoid(f[b,d]) * c0[b,d] + sigmoid(i[b,d]) * tanh(g[b,d])
+    h[b,d] = sigmoid(o[b,d]) * tanh(c[b,d])
+""": """
+cell_di_df_dg_do_dc0(i: [B, D], f: [B, D], g: [B, D], o: [B, D], c0: [B, D], dh: [B, D],\
+ dc: [B, D]) -> di, df, dg, do, dc0:
+    c[b,d] = sigmoid(f[b,d]) * c0[b,d] + sigmoid(i[b,d]) * tanh(g[b,d])
+    dc_total[b,d] = dc[b,d] + sigmoid(o[b,d]) * dh[b,d] * (1 - tanh(c[b,d]) * tanh(c[b,d]))
+    di[b,d] = dc_total[b,d] * tanh(g[b,d]) * (sigmoid(i[b,d]) * (1 - sigmoid(i[b,d])))
+    df[b,d] = dc_total[b,d] * c0[b,d] * (sigmoid(f[b,d]) * (1 - sigmoid(f[b,d])))
+    dg[b,d] = sigmoid(i[b,d]) * dc_total[b,d] * (1 - tanh(g[b,d]) * tanh(g[b,d]))
+    do[b,d] = dh[b,d] * tanh(c[b,d]) * (sigmoid(o[b,d]) * (1 - sigmoid(o[b,d])))
+    dc0[b,d] = sigmoid(f[b,d]) * dc_total[b,d]
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WHOLE, ids=["logsumexp", "attention", "LSTM cell"])
+def test_by_all_parameters(text: str) -> None:
+    op = parse(text)
+    assert adjoint(op, tuple(p.name for p in op.params)).text == WHOLE[text].strip()
+
+
+def test_a_result_that_is_given_is_all_that_a_softmax_needs(texts: dict[str, str]) -> None:
+    assert (
+        adjoint(parse(texts["softmax"]), "x", saved=("y",)).text
+        == """
+softmax_dx(y: [I, J], dy: [I, J]) -> dx:
+    dx[i,j] = y[i,j] * (dy[i,j] - sum(dy[i,k] * y[i,k]))
+""".strip()
+    )
 
 
 SECOND = {

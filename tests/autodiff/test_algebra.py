@@ -1,0 +1,67 @@
+"""Simpler forms of derivatives: only where types and ranges stay what they are."""
+
+from __future__ import annotations
+
+import diptych as dt
+import numpy as np
+import pytest
+from diptych.algo.tensor_expr.parse import parse
+from diptych.autodiff.reverse import adjoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The mean does not matter to the variance, nor the shift to the normalised exponentials.
+        "f(x: [I, J]) -> v:\n m[i] = sum(x[i,j]) / J\n v[i] = sum((x[i,j] - m[i])**2) / J",
+        "f(x: [I, J]) -> y:\n m[i] = min(x[i,j])\n s[i] = sum(exp(x[i,j] - m[i]))\n"
+        " y[i,j] = exp(x[i,j] - m[i]) / s[i]",
+    ],
+)
+def test_what_vanishes_is_left_out(text: str) -> None:
+    back = adjoint(parse(text), "x")
+    assert "dm[" not in back.text and "ties" not in back.text
+    dt.check_grads(parse(text), (np.random.default_rng(0).standard_normal((3, 4)),), order=2)
+
+
+def test_what_does_not_vanish_stays() -> None:
+    text = "f(x: [I, J]) -> v:\n m[i] = max(x[i,j])\n v[i] = sum((x[i,j] - m[i])**2) / J"
+    back = adjoint(parse(text), "x")
+    assert "m_ties" in back.text
+    dt.check_grads(parse(text), (np.random.default_rng(0).standard_normal((3, 4)),), order=2)
+
+
+def test_an_earlier_tensor_is_read_only_where_it_is() -> None:
+    """y is e/s, but has fewer elements than e."""
+    text = """
+f(x: [N], s: []) -> y, z:
+    e[i] = exp(x[i])
+    y[i] = e[i] / s[] where i in 0:N-1
+    z[i] = sin(e[i]) * e[i]
+"""
+    x = np.random.default_rng(0).standard_normal(4)
+    dt.check_grads(parse(text), (x, np.array(1.7)), order=2)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint16])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_integers_are_not_multiplied_by_themselves(
+    kind: type[np.integer], dtype: type[np.floating]
+) -> None:
+    """n * n wraps in a narrow type; beside a float it does not, and no form computes it so."""
+    text = "f(x: [I, J], n: [I, J]) -> y:\n y[i] = sum(x[i,j] * n[i,j] * n[i,j]) * sum(x[i,l])"
+    op = dt.op(text)
+    x, n = np.ones((2, 3), dtype), np.full((2, 3), 100, kind)
+    (dx, _), wanted = dt.vjp(op, x, n)[1](np.ones(2, dtype)), 2 * 3 * 10_000.0
+    assert dx.dtype == dtype
+    if dtype is np.float32:
+        np.testing.assert_allclose(dx, np.full((2, 3), wanted), rtol=1e-6)
+
+
+def test_types_stay() -> None:
+    """A fraction of sizes is no f64 beside an f32."""
+    op = dt.op("f(x: [I, J]) -> y:\n m[i] = sum(x[i,j]) / J\n y[i,j] = x[i,j] * x[i,j] - m[i] / 3")
+    x = np.ones((2, 3), np.float32)
+    back = op.gradient("x")
+    given = {"x": x, "dy": x}
+    assert back(*(given[p.name] for p in back.params)).dtype == np.float32
