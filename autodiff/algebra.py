@@ -146,18 +146,20 @@ def without_zeros(c: Cotangent, normal: Normal, cotangents: Mapping[str, Cotange
     """Leaves out terms of a cotangent that vanish, and all if their sum does."""
     by_name = {other.name: other for other in cotangents.values()}
 
-    def meaning(tensor: str) -> Meaning | None:
-        if tensor in by_name:
-            return meaning_of(by_name[tensor])
-        return forward_meaning(normal, tensor)
+    def forward(tensor: str) -> Meaning | None:
+        return None if tensor in by_name else forward_meaning(normal, tensor)
 
-    algebra = Algebra(meaning)
+    def both(tensor: str) -> Meaning | None:
+        return meaning_of(by_name[tensor]) if tensor in by_name else forward(tensor)
+
+    ways = (Algebra(forward), Algebra(both))  # the short one first: the other may be beyond us
 
     def vanish(terms: Sequence[Term]) -> bool:
-        try:
-            return not algebra.total([(term.bound, term.value) for term in terms])
-        except Beyond:
-            return False
+        for algebra in ways:
+            with suppress(Beyond):
+                if not algebra.total([(term.bound, term.value) for term in terms]):
+                    return True
+        return False
 
     if c.terms and not any(term.where for term in c.terms) and vanish(c.terms):
         c.terms = []
@@ -250,9 +252,13 @@ def _forms(
     """Ways to write a polynomial: as it is, and in terms of a known tensor."""
     with suppress(Beyond):
         yield write(found)
+    allowed = ring.divisors(found)
     for old, new in known:
         with suppress(Beyond):
-            yield write(ring.replaced(found, old, new))
+            other = ring.replaced(found, old, new)
+            # What is divided by now and was not before may be 0.
+            if all(n <= allowed.get(item, 0) for item, n in ring.divisors(other).items()):
+                yield write(other)
 
 
 def _written_out(parts: Iterable[tuple[tuple[Range, ...], Expr]], meaning: MeaningOf) -> int:

@@ -12,7 +12,7 @@ choose a form of a derivative, which `written.py` writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -144,14 +144,17 @@ def free(item: Atom) -> set[str]:
     return set(indices_of(item))
 
 
-def atoms(a: Polynomial) -> Iterator[Atom]:
-    """Every atom, those inside sums too."""
-    stack: list[Atom] = [item for monomial in a for item, _ in monomial]
+def divisors(a: Polynomial) -> dict[Atom, int]:
+    """By what a polynomial divides, and to which power at most, inside sums too."""
+    out: dict[Atom, int] = {}
+    stack = list(a)
     while stack:
-        item = stack.pop()
-        yield item
-        if isinstance(item, Sum):
-            stack += [part for part, _ in item.product]
+        for item, n in stack.pop():
+            if n < 0:
+                out[item] = max(out.get(item, 0), -n)
+            if isinstance(item, Sum):
+                stack.append(item.product)
+    return out
 
 
 def replaced(a: Polynomial, old: Expr, new: Polynomial) -> Polynomial:

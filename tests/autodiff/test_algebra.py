@@ -43,6 +43,15 @@ f(x: [N], s: []) -> y, z:
     dt.check_grads(parse(text), (x, np.array(1.7)), order=2)
 
 
+def test_no_form_divides_by_what_may_be_0() -> None:
+    """z is x*g, and the derivative by g is not that of z by anything over g."""
+    text = "f(x: [N, D], g: [D]) -> y:\n z[n,d] = x[n,d] * g[d]\n y[] = sum(sin(z[n,d]) * z[n,d])"
+    op = parse(text)
+    x, g = np.random.default_rng(0).standard_normal((3, 4)), np.array([0.0, 1.0, -2.0, 0.0])
+    assert np.isfinite(dt.grad(dt.op(text), 1)(x, g)).all()
+    dt.check_grads(op, (x, g), order=2, interpreted=True)
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint16])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_integers_are_not_multiplied_by_themselves(
