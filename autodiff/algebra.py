@@ -195,7 +195,7 @@ def simpler(
         return bool(tensors) and tensors <= normal.shapes.keys() - made.keys()
 
     algebra = Algebra(meaning, whole)
-    known = [d for t in normal.shapes if (d := _definition(t, normal, algebra)) is not None]
+    known = [pair for t in normal.shapes for pair in _definitions(t, normal, algebra)]
     out: dict[str, Cotangent] = {}
     for c in cotangents:
         mine = meaning_of(c)
@@ -213,25 +213,28 @@ def simpler(
     return out
 
 
-def _definition(tensor: str, normal: Normal, algebra: Algebra) -> tuple[Expr, Polynomial] | None:
-    """Of a tensor y = e/s: (e[i,j], y[i,j]*s[i]), to write y where e is."""
+def _definitions(tensor: str, normal: Normal, algebra: Algebra) -> list[tuple[Expr, Polynomial]]:
+    """Of a tensor y = e/s: (e[i,j], y[i,j]*s[i]), to write y where e is; for each such factor."""
     meaning = forward_meaning(normal, tensor)
     if meaning is None or meaning[1][0][0]:
-        return None
+        return []
     lhs, ((_, body),) = meaning
     try:
         found = algebra.of(body)
     except Beyond:
-        return None
+        return []
     if len(found) != 1:
-        return None
+        return []
     ((monomial, factor),) = found.items()
+    if len(monomial) < 2 or factor != 1:
+        return []
     elements = [item for item, n in monomial if isinstance(item, (Access, Call)) and n == 1]
-    whole = [item for item in elements if _everywhere(item, lhs, normal.shapes[tensor], normal)]
-    if not whole or len(monomial) < 2 or factor != 1:
-        return None
-    rest = {monomial - {(whole[0], 1)}: factor}
-    return whole[0], ring.times(ring.atom(Access(tensor, lhs)), ring.power(rest, -1))
+    return [
+        (item, ring.times(whole, ring.power({monomial - {(item, 1)}: factor}, -1)))
+        for whole in [ring.atom(Access(tensor, lhs))]
+        for item in sorted(elements, key=repr)  # a set has no order that is the same tomorrow
+        if _everywhere(item, lhs, normal.shapes[tensor], normal)
+    ]
 
 
 def _everywhere(item: Expr, lhs: Sequence[Expr], shape: Sequence[Expr], normal: Normal) -> bool:

@@ -80,7 +80,7 @@ def assemble(derived: Derived) -> Op:
     _untangle([c for c in derived.found if not c.is_given], derived.normal)
     plain = _assembled(derived)
     other = simpler(derived.every, derived.normal, derived.floats)
-    return min((plain, _assembled(derived.using(other))), key=_length) if other else plain
+    return elide(min((plain, _assembled(derived.using(other))), key=_length) if other else plain)
 
 
 def _length(op: Op) -> int:
@@ -125,7 +125,7 @@ def _assembled(derived: Derived) -> Op:
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
     equations = [mapped(eq, signed) for eq in without_duplicates(equations, {*returns, *kept})]
     name = "_".join((op.name, *returns))
-    return elide(Op(name, params, tuple(equations), tuple(returns), shapes, rules=rules))
+    return Op(name, params, tuple(equations), tuple(returns), shapes, rules=rules)
 
 
 def _kept_rules(op: Op, equations: Sequence[Equation]) -> list[Rule]:

@@ -15,7 +15,7 @@ from sched_loop.speed import seconds, slowness, work
 GAUSSIAN = "y[i] = exp(-x[i]**2)"
 TANH = "y[i] = tanh(x[i])"
 SIZES = {
-    "gaussian": (GAUSSIAN, [(12, 92), (16, 130), (22, 169), (31, 265)]),
+    "gaussian": (GAUSSIAN, [(12, 92), (16, 130), (26, 215), (51, 438)]),
     "tanh": (TANH, [(9, 88), (15, 146), (21, 206), (28, 272)]),
     "softmax": (SOFTMAX, [(21, 186), (34, 334), (59, 649), (138, 1617)]),
     "layernorm": (LAYERNORM, [(36, 274), (76, 920), (184, 3240), (647, 14077)]),
