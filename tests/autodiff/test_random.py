@@ -67,7 +67,7 @@ def test_one_operator() -> None:
 
 
 def assert_varied(counts: Counter[str]) -> None:
-    """Every construct was in one operator of fifty at least."""
+    """Every construct was in one operator of a hundred at least."""
     assert counts["operators"] == OPERATORS
-    rare = {name: counts[name] for name in EVERY if counts[name] < 0.02 * OPERATORS}
+    rare = {name: counts[name] for name in EVERY if counts[name] < 0.01 * OPERATORS}
     assert not rare, (rare, counts)
