@@ -28,8 +28,8 @@ def joins(
     """Which temporaries to compute inside a loop of another nest, without recomputation, and which
     of them slide.
 
-    That is the last nest, or one of a result before it that reads the temporary first; `rows` says
-    how many loops of each may hold others. A temporary is joined at the deepest of these whose
+    That is the last nest, or one of a result before it, if it alone reads the temporary; `rows`
+    says how many loops of each may hold others. A temporary is joined at the deepest of these whose
     outer indices it and its consumer's reads share bare and in order. One that is read at
     neighbouring places of the outermost loop slides along that: the values of earlier iterations
     are kept, as many as are read again.
@@ -54,18 +54,14 @@ def joins(
             continue  # its loops are those of a recurrence
         readers = [found[at] for at in positions.get(group.name, ()) if at > n]
         homes = {r.name: made[r.name][0] if r.name in made else r.name for r in readers}
-        host = found[min((order[home] for home in homes.values()), default=-1)]
+        if len(set(homes.values())) != 1:
+            continue  # it is computed before all that read it
+        host = found[order[next(iter(homes.values()))]]
         if host is not last and not _holds(host, temps):
             continue
-        inside = [r for r in readers if homes[r.name] == host.name]
-        depth = min((_shared(group, r) for r in inside), default=0)
-        around = [host.outs.index(made[r.name][1]) + 1 for r in inside if r.name in made]
+        depth = min(_shared(group, r) for r in readers)
+        around = [host.outs.index(made[r.name][1]) + 1 for r in readers if r.name in made]
         depth = min([depth, rows[host.name], *around])
-        if len(inside) < len(readers) and any(
-            group.extents[mine] != host.extents[theirs]
-            for mine, theirs in zip(group.outs[:depth], host.outs, strict=False)
-        ):
-            continue  # others read what this loop does not reach
         if depth > 0 and host.extents[host.outs[depth - 1]] > 1:
             made[group.name] = (host.name, host.outs[depth - 1])
         elif depth == 0 and readers == [last] and rows[last.name] and _slides(group, last):
