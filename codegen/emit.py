@@ -13,7 +13,7 @@ import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
 from ..algo.errors import InternalError
-from ..algo.tensor_expr.expr import Call, Expr, Index
+from ..algo.tensor_expr.expr import Call, Expr, Index, substitute, walk
 from ..lower.ir import (
     Alloc,
     Barrier,
@@ -103,7 +103,11 @@ def statement(f: Frame, stmt: Stmt) -> None:
                 at = tuple(value(f, i) for i in index)
                 emit_memory.store(f, buffer, at, emit_update.typed(f, buffer, value(f, expr)))
         case Update():
-            emit_update.update(f, stmt)
+            guard, stmt = _of_nothing(f, stmt)
+            if guard is not None:
+                _if(f, guard, stmt, None)
+            else:
+                emit_update.update(f, stmt)
         case Prefetch(cell):
             with f.fresh_memo():
                 emit_prefetch.prefetch(f, cell)
@@ -111,6 +115,20 @@ def statement(f: Frame, stmt: Stmt) -> None:
             f.target.barrier(f)
         case _:
             raise InternalError(f"not a statement of loop IR: {stmt!r}")
+
+
+def _of_nothing(f: Frame, stmt: Update) -> tuple[Expr | None, Update]:
+    """What a tensor without elements is updated under, and how. Where a condition does not hold an
+    update adds nothing to its first element, which there is not: so it becomes the statement's."""
+    if 0 not in f.buffers[stmt.buffer].buffer.shape:
+        return None, stmt
+    parts = (item for part in stmt.index for item in walk(part))
+    found = next((item for item in parts if isinstance(item, Call) and item.op == "where"), None)
+    if found is None:
+        return None, stmt
+    guard, chosen, _ = found.args
+    index = tuple(substitute(part, {found: chosen}) for part in stmt.index)
+    return guard, Update(stmt.buffer, index, stmt.reducer, stmt.value, stmt.atomic)
 
 
 def evaluate(f: Frame, expr: Expr) -> Value:

@@ -266,6 +266,19 @@ def test_an_index_is_not_asked_where_nothing_is_added() -> None:
     assert "at[n] is 4 at n=5" in message(lambda: compiled(op, x, at)(x, at), ShapeError)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_nothing_is_added_to_a_tensor_without_elements(shape: tuple[int, int]) -> None:
+    op = parse(
+        "f(x: f32[N], at: i64[N], to: i64[N], z: f32[M, K]) -> h:\n  h: [M, K]\n"
+        "  h[at[n], to[n]] += x[n] where at[n] >= 0, to[n] >= 0"
+    )
+    arrays = floats(2), np.array([-1, 1]), np.array([1, -1]), floats(*shape)
+    assert compiled(op, *arrays)(*arrays).shape == interpret(op, *arrays).shape == shape
+    arrays[1][0] = 0
+    assert "is outside h" in message(lambda: compiled(op, *arrays)(*arrays), ShapeError)
+    assert "is outside h" in message(lambda: interpret(op, *arrays), ShapeError)
+
+
 def test_calls_from_many_threads_have_workspaces_of_their_own() -> None:
     x = floats(40, 300)
     kernel, want = compiled(SOFTMAX, x), interpret(SOFTMAX, x)
