@@ -88,6 +88,7 @@ from .algo.tensor_expr.functions import (
     where,
 )
 from .algo.tensor_expr.op import Op
+from .algo.tensor_expr.scalar_terms import scalar
 from .algo.tensor_expr.terms import indices, size
 from .algo.tensor_expr.trace import tensor
 from .api import bind as _bind
@@ -164,6 +165,7 @@ __all__ = [
     "program",
     "reducer",
     "rsqrt",
+    "scalar",
     "schedules",
     "sigmoid",
     "sign",

@@ -17,6 +17,7 @@ from .algo.tensor_expr.fold_terms import Reducer
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.parse import parse
 from .algo.tensor_expr.refusing import error
+from .algo.tensor_expr.scalar_terms import ScalarFunction, own
 from .algo.tensor_expr.settle import needs
 from .algo.tensor_expr.trace import trace
 from .attached import attached
@@ -67,11 +68,13 @@ def op(
     name: str | None = None,
     returns: Any = None,
     reducers: Mapping[str, Reducer] | None = None,
+    functions: Mapping[str, ScalarFunction] | None = None,
 ) -> Any:
     """An operator from a Python function (also as a decorator) or from text.
 
     `returns` names the returned tensor or tensors of a text that has no header; without it, those
-    that are defined and not read. A text may use `reducers` made by `dt.reducer`, by these names.
+    that are defined and not read. A text may use `reducers` made by `dt.reducer`, and `functions`
+    made by `dt.scalar`, by these names.
     Raises `ParseError` or `OpError`, with the place.
     """
     if definition is None:
@@ -81,7 +84,10 @@ def op(
             if not isinstance(reducer, Reducer):
                 raise error(f"reducers= has {reducer!r} for {given}; expected dt.reducer(...)")
         folds = {name: reducer.fold.called(name) for name, reducer in (reducers or {}).items()}
-        made = parse(definition, name=name, returns=returns, loc=caller(), reducers=folds)
+        made = parse(
+            definition, name=name, returns=returns, loc=caller(), reducers=folds,
+            functions=own(functions or {}),
+        )  # fmt: skip
     else:
         made = trace(definition, name=name)
     needs(made)

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from ..algo.errors import GradientError
 from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.build import add, compare, mul, sub
-from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
+from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, substitute, walk
+from ..algo.tensor_expr.scalar import VALUE, Scalar
 from ..algo.tensor_expr.simplify import Simplifier
 
 Guards = tuple[tuple[Expr, bool], ...]
@@ -178,7 +179,7 @@ def pullback(
         elif isinstance(item, Call):
             y = value if item is body and value is not None else item
             for term in terms:
-                parts = TABLES[ties][item.op](term.value, *item.args, y)
+                parts = _rule(item.op, ties)(term.value, *item.args, y)
                 for arg, part in reversed(list(zip(item.args, parts, strict=True))):
                     found.setdefault(arg, []).extend(_under(term.guards, part))
         if not isinstance(item, Access):
@@ -208,11 +209,42 @@ def smooth_reads(body: Expr) -> set[str]:
         elif isinstance(item, Cast) and item.dtype.is_float:
             args = (item.arg,)
         elif isinstance(item, Call):
-            parts = DERIVATIVES[item.op](ONE, *item.args, item)
+            parts = _rule(item.op, EVEN)(ONE, *item.args, item)
             args = tuple(a for a, part in zip(item.args, parts, strict=True) if part is not None)
         stack += [arg for arg in args if arg not in seen]
         seen.update(args)
     return found
+
+
+def _rule(op: str | Scalar, ties: str) -> Pullback:
+    if isinstance(op, str):
+        return TABLES[ties][op]
+    from .scalars import partials  # which differentiates by this table
+
+    function = op
+
+    def pull(c: Expr, *args: Expr) -> Cotangents:
+        values = {**function.given(args[:-1]), VALUE: args[-1]}
+        return tuple(_times(c, substitute(d, values)) or None for d in partials(function, ties))
+
+    return pull
+
+
+def _times(c: Expr, derivative: Expr) -> tuple[Guarded, ...]:
+    """The cotangent times a derivative; where that chooses, so does the product."""
+    out: list[Guarded] = []
+    stack: list[tuple[Guards, Expr]] = [((), derivative)]
+    while stack:
+        guards, d = stack.pop()
+        if isinstance(d, Call) and d.op == "where":
+            condition, yes, no = d.args
+            stack += [((*guards, (condition, False)), no), ((*guards, (condition, True)), yes)]
+        elif not (isinstance(d, Const) and d.value == 0):
+            above, *below = d.args if isinstance(d, Call) and d.op == "div" else (d,)
+            one = isinstance(above, Const) and above.value == 1
+            value = c if one else mul(c, above)
+            out.append(Guarded(guards, _div(value, below[0]) if below else value))
+    return tuple(out)
 
 
 def _under(guards: Guards, part: Expr | tuple[Guarded, ...] | None) -> list[Guarded]:

@@ -76,7 +76,7 @@ def _value(f: Frame, expr: Expr) -> Steps:
         case Call("where", (cond, then, orelse)):
             return (yield from _where(f, cond, then, orelse))
         case Call(op, args):
-            return _call(f, op, (yield from _each(args)))
+            return _call(f, str(op), (yield from _each(args)))
     raise InternalError(f"not an expression of loop IR: {expr!r}")
 
 

@@ -135,7 +135,7 @@ def _text(item: Expr, args: list[tuple[str, int]]) -> tuple[str, int]:
         case Cast(dtype, _):
             return f"{dtype}({args[0][0]})", _PRIMARY
         case Call(op, operands):
-            rule = OPERATIONS[op]
+            rule = OPERATIONS[str(op)]
             if rule.symbol is None or (op == "neg" and isinstance(operands[0], Const)):
                 return f"{op}({', '.join(text for text, _ in args)})", _PRIMARY
             if rule.arity == 1:

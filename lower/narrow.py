@@ -39,7 +39,7 @@ def _narrow(cond: Call, known: dict[str, Interval]) -> None:
     low, high = known[atom.name]
     below, above = cond.op in ("lt", "le", "eq"), cond.op in ("gt", "ge", "eq")
     # factor*v + rest <= 0, or >= 0; strict ones leave out 0.
-    rest = form.const + {"lt": 1, "gt": -1}.get(cond.op, 0)
+    rest = form.const + {"lt": 1, "gt": -1}.get(str(cond.op), 0)
     if factor < 0:
         factor, rest, below, above = -factor, -rest, above, below
     if below:

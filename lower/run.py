@@ -167,7 +167,7 @@ class _Source:
             case Cast(dtype, _):
                 return f"{self.bind(_caster(dtype))}({args[0]})"
             case Call(op, _):
-                return _call(op, args, self)
+                return _call(str(op), args, self)
         raise InternalError(f"not an expression of loop IR: {item!r}")
 
 

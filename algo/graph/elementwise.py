@@ -10,12 +10,13 @@ from ..errors import GraphError, ShapeError
 from ..tensor_expr.expr import Access, Call, Const, Expr, Index
 from ..tensor_expr.op import Equation, Op, Param
 from ..tensor_expr.operations import OPERATIONS
+from ..tensor_expr.scalar import Scalar
 from .build import apply, literal
 from .graph import Result, Value
 
 
-def elementwise(operation: str, *operands: Any) -> Value:
-    """`operation` of `operations.py`, element by element.
+def elementwise(operation: str | Scalar, *operands: Any) -> Value:
+    """`operation` of `operations.py`, or a function of the user's own, element by element.
 
     Operands are values, arrays or Python numbers; their shapes agree, or are () (scalars). A
     Python number stays weak: it is written into the operator.
@@ -45,7 +46,7 @@ def elementwise(operation: str, *operands: Any) -> Value:
         else:
             parts.append(Const(item))
     equation = Equation("y", index, Call(operation, tuple(parts)))
-    return apply(Op(operation, tuple(params), (equation,), ("y",)), values)[0]
+    return apply(Op(str(operation), tuple(params), (equation,), ("y",)), values)[0]
 
 
 def is_stop(op: Op) -> bool:
@@ -71,7 +72,7 @@ def compare(operation: str, a: Any, b: Any) -> Value:
     return elementwise(operation, a, b)
 
 
-def _operand(operation: str, item: Any) -> Value | bool | int | float:
+def _operand(operation: str | Scalar, item: Any) -> Value | bool | int | float:
     if isinstance(item, (Value, bool, int, float)) and not isinstance(item, np.generic):
         return item
     if isinstance(item, (np.ndarray, np.generic)):

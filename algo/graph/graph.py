@@ -29,7 +29,7 @@ class ArrayType:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-def _elementwise(operation: str, *operands: Any) -> Value:
+def _elementwise(operation: Any, *operands: Any) -> Value:
     from .elementwise import elementwise  # below us: it applies operators, which makes values
 
     return elementwise(operation, *operands)
@@ -136,7 +136,7 @@ class Value:
             'ndim; write an operator, such as dt.op("y[j,i] = x[i,j]")'
         )
 
-    def __operation__(self, operation: str, *operands: Any) -> Value:
+    def __operation__(self, operation: Any, *operands: Any) -> Value:
         """What `exp(value)` and the like call: `operation` of the table, element by element."""
         return _elementwise(operation, *operands)
 

@@ -43,6 +43,7 @@ from .folds import Part
 from .operations import ERASED, OPERATIONS
 from .printer import print_expr
 from .reducers import EXTREMES, REDUCERS
+from .scalar import Scalar
 
 Env = Mapping[str, DType]
 
@@ -77,6 +78,8 @@ def elaborate_index(expr: Expr, env: Env) -> Expr:
             return item.arg if item.dtype is i64 else Cast(i64, item)
         if isinstance(item, Call) and item.op in ERASED:
             return item.args[0]
+        if isinstance(item, Call) and isinstance(item.op, Scalar):
+            return item.op.expanded(item.args)
         return item
 
     return substitute(transform(map_reductions(expr, held), rule), reductions)
@@ -124,7 +127,7 @@ def dtype_of(typed: Expr, env: Env) -> DType:
                 assert isinstance(reducer, str)  # a user's has its type
                 return REDUCERS[reducer].accumulator(dtype_of(body, env))
             case Call(op, args):
-                if OPERATIONS[op].result == "bool":
+                if OPERATIONS[str(op)].result == "bool":
                     return bool_
                 typed = args[-1]
             case _:
@@ -172,8 +175,21 @@ def _value(item: Expr, parts: list[Value], env: Env) -> Value:
         case Reduce():
             return _reduction(item, parts[0], env)
         case Call(op, _):
+            if isinstance(op, Scalar):
+                return _expanded(op, parts, env)
             return parts[0] if op in ERASED else _operation(op, parts)
     raise TypeError(f"no value: {item!r}")
+
+
+def _expanded(function: Scalar, parts: list[Value], env: Env) -> Value:
+    """A call of a function of the user's own: what it is, of arguments of these types."""
+    done: dict[Expr, Value] = {
+        Access(p, ()): part for p, part in zip(function.params, parts, strict=True)
+    }
+    for item in walk(function.body, parts=_parts):
+        if item not in done:
+            done[item] = _value(item, [done[part] for part in _parts(item)], env)
+    return done[function.body]
 
 
 def _reduction(item: Reduce, body: Value, env: Env) -> Value:

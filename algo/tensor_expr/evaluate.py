@@ -208,7 +208,7 @@ class Evaluator:
                 values = []
                 for arg in args:
                     values.append((yield arg, box))
-                return self._call(op, values)
+                return self._call(str(op), values)
             case Reduce():
                 return (yield from self._reduce(expr, box))
         raise InternalError(f"the interpreter met {expr!r}")

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dtypes import DType
 from ..node import node
+from .operations import OPERATIONS
 
 if TYPE_CHECKING:
     from .folds import Part
+    from .scalar import Scalar
 
 
 class Expr:
@@ -76,10 +78,15 @@ class Access(Expr):
 
 @node
 class Call(Expr):
-    """An operation of `operations.py` applied to arguments."""
+    """An operation of `operations.py`, or a function of the user's own, applied to arguments."""
 
-    op: str
+    op: str | Scalar
     args: tuple[Expr, ...]
+
+    @property
+    def symbol(self) -> str | None:
+        """The infix or prefix operator that it is written with, if it is."""
+        return OPERATIONS[self.op].symbol if isinstance(self.op, str) else None
 
 
 @node

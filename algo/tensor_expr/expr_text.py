@@ -60,7 +60,9 @@ def _parts(piece: _Piece) -> list[_Piece | str]:
         case Reduce():
             return _reduction(expr, tight)
         case Call(op, args):
-            return _call(op, args, piece)
+            if isinstance(op, str):
+                return _call(op, args, piece)
+            return [op.name, "(", *_list(args, ", ", tight), ")"]
     raise TypeError(f"not an expression: {expr!r}")
 
 
@@ -124,19 +126,23 @@ def chain(expr: Expr) -> tuple[Expr, list[tuple[str, Expr]]] | None:
     if not links or not isinstance(expr, Call) or not compares(expr):
         return None
     if expr.args[1] is not links[-1].args[0]:
-        expr = Call(FLIPPED[expr.op], (expr.args[1], expr.args[0]))
+        expr = Call(FLIPPED[str(expr.op)], (expr.args[1], expr.args[0]))
         if not isinstance(expr.args[0], Const):
             return None
     links.append(expr)
     links.reverse()
     for link, following in pairwise(links):
-        if link.args[1] is not following.args[0] or link.op[0] != following.op[0]:
+        if link.args[1] is not following.args[0] or str(link.op)[0] != str(following.op)[0]:
             return None  # lt and le go together, and gt and ge
-    return links[0].args[0], [(link.op, link.args[1]) for link in links]
+    return links[0].args[0], [(str(link.op), link.args[1]) for link in links]
 
 
 def compares(expr: Expr) -> bool:
-    return isinstance(expr, Call) and OPERATIONS[expr.op].precedence == _COMPARISON
+    return (
+        isinstance(expr, Call)
+        and expr.symbol is not None
+        and OPERATIONS[str(expr.op)].precedence == _COMPARISON
+    )
 
 
 def _reduction(expr: Reduce, tight: bool) -> list[_Piece | str]:

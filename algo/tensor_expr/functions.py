@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .binding import OPEN
-from .expr import Call, Cast, Const, Index, Range, Reduce
+from .expr import Call, Cast, Const, Expr, Index, Range, Reduce, walk
 from .folds import Part
 from .operations import OPERATIONS
 from .refusing import error
+from .scalar import Scalar
 from .surface import typed
 from .terms import IndexTerm, Ranged, Term, Value, binary, to_dtype, to_expr
 
@@ -157,6 +158,32 @@ def _apply(name: str, *args: Any) -> Any:
     if builtins.all(isinstance(arg, bool | int | float) for arg in args):
         return OPERATIONS[name].numpy(*args).item()
     return Value(Call(name, tuple(map(to_expr, args))))
+
+
+def function_of(function: Scalar, args: Sequence[Any]) -> Any:
+    """A function of the user's own, of expressions, values of a program, or plain numbers."""
+    for arg in args:
+        operation = _owner(arg)
+        if operation is not None:
+            return operation(function, *args)
+    exprs = tuple(map(to_expr, args))
+    if builtins.all(isinstance(arg, bool | int | float) for arg in args):
+        done: dict[Expr, Any] = {}
+        for item in walk(function.expanded(exprs)):
+            match item:
+                case Const(value, _):
+                    done[item] = value
+                case Cast(dtype, arg):
+                    done[item] = dtype.numpy.type(done[arg]).item()
+                case Call(op, inner):
+                    values = [done[part] for part in inner]
+                    done[item] = (
+                        OPERATIONS[op].numpy(*values).item()
+                        if isinstance(op, str)
+                        else function_of(op, values)
+                    )
+        return done[function.expanded(exprs)]
+    return Value(Call(function, exprs))
 
 
 def exp(x: Any) -> Any:

@@ -23,8 +23,10 @@ from .expr import Expr, Range
 from .folds import Fold
 from .lexer import Token, fail, tokenize
 from .op import Op, Param
-from .parse_reducer import ReducerParser, lifted, split_lifts
+from .parse_reducer import lifted, split_lifts
+from .parse_scalar import ScalarParser
 from .reducers import REDUCERS
+from .scalar import Scalar
 from .surface import Draft, make_op
 
 ASSIGNMENTS = {"=": None, "+=": "sum", "*=": "prod"}
@@ -37,10 +39,12 @@ def parse(
     returns: str | Sequence[str] | None = None,
     loc: Loc | None = None,
     reducers: Mapping[str, Fold] | None = None,
+    functions: Mapping[str, Scalar] | None = None,
 ) -> Op:
     """The operator that `text` describes; `loc` is where its first line stands in a file.
 
-    `name` and `returns` win over a header's; the text may use `reducers` by these names. Raises
+    `name` and `returns` win over a header's; the text may use `reducers` and `functions` by these
+    names. Raises
     `ParseError` for text that does not follow the grammar and `OpError` for equations that make no
     operator, both with the line and a caret.
     """
@@ -48,6 +52,7 @@ def parse(
     text, lifts = split_lifts(text)
     parser = _Parser(tokenize(text, Loc(start.file, start.line)))
     parser.folds.update(reducers or {})
+    parser.functions.update(functions or {})
     parser.lifts = {n: lifted(part, line, start, parse) for n, (part, line) in lifts.items()}
     parser.program()
     names = parser.names
@@ -68,7 +73,7 @@ def parse(
     )
 
 
-class _Parser(ReducerParser):
+class _Parser(ScalarParser):
     """The lines of an operator: header, declarations, equations."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -153,6 +158,9 @@ class _Parser(ReducerParser):
         if self.sees("reducer") and self.peek().kind == "name":
             self.next()
             self.reducer()
+            return
+        if self.sees("function", "derivative") and self.peek().kind == "name":
+            self.function() if self.next().text == "function" else self.derivative()
             return
         if self.sees("let") and self.peek().kind == "name":
             self.next()

@@ -13,6 +13,7 @@ from .lexer import Token, fail
 from .names import CONSTANTS, Equations, suggestion
 from .operations import BY_SYMBOL, FUNCTIONS
 from .reducers import NAMES
+from .scalar import Scalar
 from .surface import RESERVED, compare, not_a_condition, typed
 
 ALIASES = {"minimum": "min", "maximum": "max"}
@@ -47,6 +48,7 @@ class ExpressionParser:
         self.depth = 0
         self.names = Equations()
         self.folds: dict[str, Fold] = {}
+        self.functions: dict[str, Scalar] = {}
 
     # -- tokens
 
@@ -236,8 +238,10 @@ class ExpressionParser:
         name = ALIASES.get(token.text, token.text)
         if name in self.folds:
             return self.folded(token, self.folds[name])
+        if name in self.functions:
+            return self.applied(token, self.functions[name])
         if not (name in NAMES or name in FUNCTIONS or name in BY_NAME):
-            known = [*FUNCTIONS, *NAMES, *BY_NAME, *ALIASES, *self.folds]
+            known = [*FUNCTIONS, *NAMES, *BY_NAME, *ALIASES, *self.folds, *self.functions]
             close = suggestion(token.text, known)
             hint = close or f"; tensors are read with brackets: {token.text}[...]"
             raise fail(f"unknown function '{token.text}'{hint}", token.loc)
@@ -249,6 +253,16 @@ class ExpressionParser:
             what = f"{token.text} of {_count(len(args))}" if name in NAMES else token.text
             raise fail(f"{option.text}= belongs to a reduction, which {what} is not", option.loc)
         return self.apply(token, name, args)
+
+    def applied(self, token: Token, function: Scalar) -> Expr:
+        """A call of a function of the user's own."""
+        args, options = self.arguments(token)
+        for option in options.given.values():
+            raise fail(
+                f"{option.text}= belongs to a reduction, which {token.text} is not", option.loc
+            )
+        self.arity(token, args, len(function.params))
+        return Call(function, tuple(args))
 
     def folded(self, token: Token, fold: Fold) -> Expr:
         """A reduction by a user's reducer of one component."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..dtypes import BY_NAME
 from .binding import OPEN, stays
@@ -13,10 +13,15 @@ from .names import Written
 from .op import Equation
 from .operations import FUNCTIONS
 from .reducers import NAMES
+from .scalar import VALUE, Scalar, named_apart, scalars
+from .scalar import renamed as renamed_calls
 
 
-def with_own_names(equations: Iterable[Equation]) -> tuple[list[Equation], list[Fold]]:
-    """The equations with every fold of a name that nothing else has, and those folds."""
+def with_own_names(
+    equations: Iterable[Equation],
+) -> tuple[list[Equation], list[Fold], list[Scalar]]:
+    """The equations with every fold and every function of the user's own under a name that nothing
+    else has, and those folds and functions, each after those that it is made of."""
     equations = list(equations)
     taken = {*FUNCTIONS, *NAMES, *BY_NAME, *(eq.tensor for eq in equations)}
     taken |= {"minimum", "maximum"}
@@ -33,10 +38,17 @@ def with_own_names(equations: Iterable[Equation]) -> tuple[list[Equation], list[
                     count, name = count + 1, f"{fold.name}_{count}"
                 taken.add(name)
                 named[fold] = fold.called(name)
-    if all(old is new for old, new in named.items()):
-        return equations, list(named)
+    inside = [e for fold in named for e in fold.combine]
+    functions = named_apart(scalars([*roots, *inside]), taken)
+    same = all(old is new for old, new in functions.items())
+    if same and all(old is new for old, new in named.items()):
+        return equations, list(named), list(functions)
+    for old, fold in named.items():
+        named[old] = replaced(fold, functions)
 
     def rule(item: Expr) -> Expr:
+        if isinstance(item, Call) and isinstance(item.op, Scalar):
+            return Call(functions[item.op], item.args)
         if isinstance(item, Reduce) and isinstance(item.reducer, Part):
             part = Part(named[item.reducer.fold], item.reducer.number)
             return Reduce(part, item.indices, item.body, item.ranges, item.where, item.dtype)
@@ -49,7 +61,27 @@ def with_own_names(equations: Iterable[Equation]) -> tuple[list[Equation], list[
         )
         for eq in equations
     ]  # fmt: skip
-    return renamed, list(named.values())
+    return renamed, list(named.values()), list(functions.values())
+
+
+def replaced(fold: Fold, functions: Mapping[Scalar, Scalar]) -> Fold:
+    """A fold that calls functions by other names."""
+    combine = tuple(renamed_calls(e, functions) for e in fold.combine)
+    return Fold(
+        fold.name, fold.left, fold.right, combine, fold.identity, fold.commutative, fold.lift
+    )
+
+
+def function_lines(function: Scalar) -> list[str]:
+    """The lines that define a function of the user's own, and its derivatives if they are given."""
+    names: dict[Expr, Expr] = {Access(p, ()): Index(p) for p in function.params}
+    names[VALUE] = Index(function.name)
+    body = text(substitute(function.body, names), 0, False)
+    lines = [f"function {function.name}({', '.join(function.params)}) = {body}"]
+    if function.partials:
+        partials = ", ".join(text(substitute(e, names), 0, False) for e in function.partials)
+        lines.append(f"derivative {function.name} = {partials}")
+    return lines
 
 
 def definition(fold: Fold) -> list[str]:

@@ -29,7 +29,7 @@ from .expr_text import chain, compares, text
 from .folds import groups, is_joint
 from .names import Written, undeclared
 from .op import Equation, Op, Param
-from .print_reducer import definition, together, with_own_names, written
+from .print_reducer import definition, function_lines, together, with_own_names, written
 from .shared import named_parts
 from .surface import compare, default_params, default_returns
 
@@ -41,7 +41,7 @@ def print_op(op: Op, header: bool = False) -> str:
 
     With `header` it has one also where the text would say as much without.
     """
-    equations, folds = with_own_names(op.equations)
+    equations, folds, functions = with_own_names(op.equations)
     lines_of = [_written(eq) for eq in equations]  # canonical from here on
     plain = all(p.type.dtype is None and p.type.dims is None for p in op.params)
     usual = op.params == default_params(op) and op.returns == default_returns(op)
@@ -66,7 +66,8 @@ def print_op(op: Op, header: bool = False) -> str:
                     indices.add(item.name)
     for dims in op.shapes.values():
         sizes.update((s.name, None) for d in dims for s in walk(d) if isinstance(s, Size))
-    body: list[str] = [line for fold in folds for line in definition(fold)]
+    body = [line for each in functions for line in function_lines(each)]
+    body += [line for fold in folds for line in definition(fold)]
     if op.maxima:
         listed = (f"{name} <= {most}" for name, most in sorted(op.maxima.items()))
         body.append(f"dynamic {', '.join(listed)}")
@@ -76,6 +77,7 @@ def print_op(op: Op, header: bool = False) -> str:
     for tensor, dims in sorted(op.shapes.items()):
         body.append(f"{tensor}: [{', '.join(text(d, 0, True) for d in dims)}]")
     taken = {*tensors, *sizes, *indices, *(fold.name for fold in folds)}
+    taken |= {function.name for function in functions}
     numbers = (f"e{n}" for n in count(1))
     for first, *others in groups(equations):
         if others:
@@ -249,7 +251,7 @@ def _canonical(expr: Expr) -> Expr:
 
     def rule(item: Expr) -> Expr:
         if isinstance(item, Call) and compares(item):
-            return compare(item.op, *item.args)
+            return compare(str(item.op), *item.args)
         if isinstance(item, Reduce):
             order = {name: place for place, name in enumerate(item.indices)}
             ranges = tuple(sorted(item.ranges, key=lambda r: order.get(r.index, -1)))

@@ -56,8 +56,9 @@ def _depth(item: Expr, depths: dict[Expr, int]) -> int:
     inner = children(item)
     deep = [depths[child] + 1 for child in inner]
     if isinstance(item, Call) and isinstance(inner[0], Call):
-        mine, left = OPERATIONS[item.op], OPERATIONS[inner[0].op]
-        if mine.symbol and left.symbol and mine.arity == 2 and mine.precedence == left.precedence:
+        both = (item, inner[0])
+        mine, left = (OPERATIONS[str(part.op)] if part.symbol else None for part in both)
+        if mine and left and mine.arity == 2 and mine.precedence == left.precedence:
             deep[0] -= 1
     return max(deep, default=0)
 

@@ -127,6 +127,8 @@ def _of_itself(expr: Expr, known: Floats) -> tuple[bool, tuple[Expr, ...]]:
         case Reduce(_, _, body):
             return False, (body,)
         case Call(op, args):
+            if not isinstance(op, str):
+                return False, (op.expanded(args),)
             result = OPERATIONS[op].result
             if result in ("float", "bool"):
                 return result == "float", ()

@@ -328,7 +328,7 @@ def _is_number(expr: Expr) -> bool:
     if isinstance(expr, Const):
         return not isinstance(expr.value, bool)
     return isinstance(expr, (Index, Size)) or (
-        isinstance(expr, Call) and OPERATIONS[expr.op].symbol in ("+", "-", "/", "//", "%", "**")
+        isinstance(expr, Call) and expr.symbol in ("+", "-", "/", "//", "%", "**")
     )
 
 

@@ -277,7 +277,7 @@ class _Analysis:
                 values = []
                 for arg in args:
                     values.append((yield self._value(arg)))
-                return self._call(op, values)
+                return self._call(str(op), values)
             case Cast(_, arg):
                 return self._joined(None, (yield self._value(arg)))
             case Reduce():

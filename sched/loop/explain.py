@@ -190,7 +190,7 @@ def operations(group: Group) -> int:
             case Call("pow", (_, Const())):
                 count += 2
             case Call(name, _):
-                count += _WORK.get(name, 1)
+                count += _WORK.get(str(name), 1)
     return max(count, 1)
 
 
