@@ -288,6 +288,8 @@ class _Back:
                 below.append(1 / factor)
             else:
                 above.append(factor)
+        if not number.is_real:
+            raise _Unknown
         if not number.is_Rational:
             number = sp.Float(float(number))
         negative = bool(number < 0)
