@@ -113,7 +113,7 @@ def _at(
 ) -> tuple[tuple[Range, ...], Expr]:
     """A term at other indices, its bound ones called anew."""
     fresh = {r.index: own(r.index) for r in ranges}
-    bound = {Index(old): Index(new) for old, new in fresh.items()}
+    bound: dict[Expr, Expr] = {Index(old): Index(new) for old, new in fresh.items()}
     return (
         tuple(Range(fresh[r.index], r.lo, r.hi) for r in ranges),
         substitute(value, {**at, **bound}),
