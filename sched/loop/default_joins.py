@@ -83,8 +83,10 @@ def _alone(group: Group, made: Mapping[str, Join], machine: Machine) -> bool:
     """Is a contraction better off as a nest of its own, with panels and blocks for all of it?
 
     So it is if nothing that it reads is joined and its result costs little to keep: it fits the
-    second cache, or each element is a long sum.
+    second cache, or each element is a long sum. What it reads once may serve its consumer, too.
     """
+    if any(math.prod(group.shapes[a.tensor]) == group.work for a in group.reads):
+        return False
     if not group.shares or group.holes or any(a.tensor in made for a in reads_of(group)):
         return False
     kept = math.prod(group.shapes[group.name]) * group.sizes[group.name]
