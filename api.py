@@ -23,6 +23,7 @@ from .arguments import arguments
 from .attached import attached
 
 if TYPE_CHECKING:
+    from .autodiff.keep import Keep
     from .sched.graph.schedule import GraphSchedule
     from .sched.loop.schedule import Schedule
 
@@ -35,18 +36,30 @@ def _schedule(self: Op) -> Schedule:
     return Schedule(self)
 
 
-def _gradient(self: Op, wrt: str | tuple[str, ...], *, ties: str = "even") -> Op:
+def _gradient(self: Op, wrt: str | tuple[str, ...], keep: Keep = (), *, ties: str = "even") -> Op:
     """The operator that gives the gradients by these parameters, `dA` for every A.
 
-    It takes the parameters that it reads, then a cotangent for each result (`dC`, of C's shape).
-    Sizes that are dynamic stay so. What a tie of max or min gets is shared evenly; with `ties`
-    "first" it goes to the first instance, in the order of the loops as they are written, or the
-    first argument, whatever the schedule is. Raises `GradientError` for names that are no
-    parameters, and for integers.
+    It takes the parameters that it reads, those of the tensors `keep` that it reads (results, and
+    temporaries that `.keeping` returns; {"h": 16} is every 16th step of h), then a cotangent for
+    each result (`dC`, of C's shape); all else of the forward computation it computes again. Sizes
+    that are dynamic stay so. What a tie of max or min gets is shared evenly; with `ties` "first" it
+    goes to the first instance, in the order of the loops as they are written, or the first
+    argument, whatever the schedule is. Raises `GradientError` for names that are no parameters or
+    no tensors, and for integers.
     """
-    from .autodiff.reverse import adjoint
+    from .autodiff.keep import gradient
 
-    return carried(self, adjoint(self, wrt, ties=ties))
+    return carried(self, gradient(self, wrt, keep, ties))
+
+
+def _keeping(self: Op, *names: str, **steps: int) -> Op:
+    """The operator that returns these of its temporaries too, after its results: what a gradient
+    is given by `.gradient(wrt, keep=names)`. A reduction inside an equation of y is called `y_sum`,
+    as gradients print it. `h=16` returns every 16th step of the recurrence h, as `h_kept`. Raises
+    `GradientError` for other names."""
+    from .autodiff.keep import keeping, kept
+
+    return carried(self, keeping(self, kept({**dict.fromkeys(names, 1), **steps})))
 
 
 def _defvjp(self: Op, rule: Any) -> Op:
@@ -188,6 +201,7 @@ def bind() -> None:
             "schedule": _schedule,
             "with_schedule": calls.with_schedule,
             "gradient": _gradient,
+            "keeping": _keeping,
             "defvjp": _defvjp,
             "defjvp": _defjvp,
             "source": _source,

@@ -26,35 +26,58 @@ from .autodiff.derivatives import EVEN, sharing
 from .autodiff.forward import tangent
 from .autodiff.graph import cast, gradients, pulled
 from .autodiff.graph import tangents as push
+from .autodiff.keep import Keep, keeping, kept
 from .autodiff.reverse import adjoint
+from .kept import kept_for
 
 Array = np.ndarray[Any, Any]
 
 
 def vjp(
-    function: Any, *primals: Any, ties: str = EVEN
+    function: Any, *primals: Any, ties: str = EVEN, keep: Keep | None = None
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`(results, pull)` of an operator, program or function at these arguments, as in JAX.
 
     `pull` maps cotangents, of the results' shapes (a tuple for several results, or nested as they
     are), to a tuple of the cotangents of the arguments, of their shapes and types. Integers get
-    None. `ties` is as in `grad`. Raises `GradientError` where no argument is a float.
+    None. `keep` names the tensors of an operator that are kept for `pull` (`Op.keeping`), which
+    computes the others again; () keeps results alone, None what reductions and recurrences give,
+    {"h": 16} every 16th step of the recurrence h. `ties` is as in `grad`. Raises `GradientError`
+    where no argument is a float, and for other names.
     """
     if not isinstance(function, Op):
+        if keep is not None:
+            raise GradientError(
+                f"vjp of {_name(function)}: keep={keep!r} names tensors of an operator, and this "
+                "is none; what a program keeps is a matter of its schedule, .recompute(...)"
+            )
         return _vjp_of_program(as_program(function, "vjp"), primals, sharing(ties))
     arrays = arguments(function, primals)
-    return _vjp_of_op(function, arrays, _floats(function, arrays), ties)
+    return _vjp_of_op(function, arrays, _floats(function, arrays), ties, keep)
 
 
 def _vjp_of_op(
-    function: Op, arrays: Sequence[Array], wrt: tuple[str, ...], ties: str
+    function: Op,
+    arrays: Sequence[Array],
+    wrt: tuple[str, ...],
+    ties: str,
+    keep: Keep | None = None,
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`vjp` by some parameters; the others get None."""
     function = settled_on(function, arrays)
-    back = carried(function, adjoint(function, wrt, function.returns, ties))
-    results = function(*arrays)
+    what = kept(kept_for(function, wrt) if keep is None else keep)
+    larger = keeping(function, what)
+    forth = function if larger is function else carried(function, larger)
+    steps = tuple(pair for pair in what if pair[1] > 1)
+    whole = (name for name, every in what if every == 1)
+    saved = tuple(n for n in dict.fromkeys((*function.returns, *whole)) if n not in dict(steps))
+    back = carried(function, adjoint(function, wrt, saved, ties, steps))
+    results = forth(*arrays)
     given = dict(zip((p.name for p in function.params), arrays, strict=True))
-    given |= zip(function.returns, _listed(results), strict=True)
+    given |= zip(forth.returns, _listed(results), strict=True)
+    if forth is not function:
+        count = len(function.returns)
+        results = results[:count] if count > 1 else results[0]
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
         seeds = _listed(cotangents)

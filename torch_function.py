@@ -19,13 +19,16 @@ from .algo.errors import DeviceError, DTypeError, GradientError, UnsupportedErro
 from .algo.tensor_expr.check import check
 from .algo.tensor_expr.dynamic import carried
 from .algo.tensor_expr.op import Op, Param
-from .algo.tensor_expr.settle import settled, settled_on
+from .algo.tensor_expr.settle import needs, settled, settled_on
 from .algo.tensor_expr.types import infer
 from .arguments import arguments, in_order
+from .attached import State, attached
 from .autodiff.derivatives import EVEN, sharing
 from .autodiff.forward import tangent
 from .autodiff.graph import returning
+from .autodiff.keep import keeping, kept
 from .autodiff.reverse import adjoint
+from .kept import kept_for
 
 Array = np.ndarray[Any, Any]
 KNOWN = 64
@@ -112,6 +115,27 @@ class _Typed:
         self.dtypes = dict(zip((p.name for p in op.params), dtypes, strict=True))
         self._returns: tuple[DType, ...] | None = None
         self._backwards: dict[tuple[Any, ...], _Backward | None] = {}
+        self._keeping: dict[tuple[bool, ...], tuple[State, _Typed]] = {}
+
+    def keeping(self, moving: tuple[bool, ...]) -> _Typed:
+        """The operator with more results: what is worth keeping for the gradient by the arguments
+        that are `moving`. Itself where it is nothing, where somebody scheduled it, and where sizes
+        have to be numbers."""
+        state, step = self._keeping.get(moving, (None, self))
+        if state is not attached.state:
+            step = self._kept(moving)
+            self._keeping[moving] = (attached.state, step)
+        return step
+
+    def _kept(self, moving: tuple[bool, ...]) -> _Typed:
+        wrt = tuple(p.name for p, moves in zip(self.op.params, moving, strict=True) if moves)
+        if not isinstance(self.function, Op) or not wrt or needs(self.op) is not None:
+            return self
+        larger = keeping(self.op, kept(kept_for(self.op, wrt)))
+        if larger is self.op:
+            return self
+        op = carried(self.op, larger)
+        return _Typed(op, op, tuple(self.dtypes.values()), self.ties)
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The results, of the memory that the kernel wrote."""
@@ -148,13 +172,13 @@ class _Typed:
     ) -> _Backward | None:
         """What gives the cotangents of the arguments; None where there is nothing to give."""
         op, values = self._at(saved)
-        kept = tuple(name for name, c in zip(op.returns, came, strict=True) if c)
+        given = tuple(name for name, c in zip(op.returns, came, strict=True) if c)
         wrt = tuple(p.name for p, need in zip(op.params, needed, strict=True) if need)
-        if not kept or not wrt:
+        if not given or not wrt:
             return None
-        back = carried(op, adjoint(returning(op, kept), wrt, kept, self.ties))
+        back = carried(op, adjoint(returning(op, given), wrt, op.returns, self.ties))
         names = list(values)
-        primals = tuple(names.index(p.name) for p in back.params[: -len(kept)])
+        primals = tuple(names.index(p.name) for p in back.params[: -len(given)])
         return _Backward(_function(back, self.ties), primals)
 
     def push(self, saved: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -211,9 +235,17 @@ def _apply(typed: _Typed, tensors: Sequence[Any]) -> Any:
         if plain and level < 0:
             results = typed(tensors)
             return results if len(results) > 1 else results[0]
-        made = _differentiable()
-        return super(torch.autograd.Function, made).apply(typed, *tensors)
-    return _differentiable().apply(typed, *tensors)
+    made, step = _differentiable(), typed
+    if torch.is_grad_enabled():
+        step = typed.keeping(tuple([x.requires_grad for x in tensors]))
+    if not _asked()():
+        found = super(torch.autograd.Function, made).apply(step, *tensors)
+    else:
+        found = made.apply(step, *tensors)
+    if step is typed:
+        return found
+    count = len(typed.op.returns)
+    return found[:count] if count > 1 else found[0]
 
 
 @lru_cache(maxsize=1)

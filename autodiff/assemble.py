@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ..algo.dtypes import DType, TensorType
 from ..algo.tensor_expr.check import check
+from ..algo.tensor_expr.components import cycles_of
 from ..algo.tensor_expr.expr import (
     Access,
     Const,
@@ -77,7 +79,13 @@ class Derived:
 
 def assemble(derived: Derived) -> Op:
     """The gradient operator, in the form that says it in fewer words."""
-    _untangle([c for c in derived.found if not c.is_given], derived.normal)
+    made = [c for c in derived.found if not c.is_given]
+    _untangle(made, derived.normal)
+    recurrent = cycles_of(
+        [(c.name, {a.tensor for term in c.terms for a in accesses(term.value)}) for c in made]
+    )
+    for c in made:
+        c.recurs = c.name in recurrent
     plain = _assembled(derived)
     other = simpler(derived.every, derived.normal, derived.floats)
     return elide(min((plain, _assembled(derived.using(other))), key=_length) if other else plain)
@@ -111,15 +119,16 @@ def _assembled(derived: Derived) -> Op:
     kept = {name for rule in new for name in rule.names}
     backward = reusing(without_copies(backward, returns, extents, kept))
     backward = needed(backward, {*returns, *kept})
-    equations = [*in_order(_forward(op, normal, backward, ties, saved)), *backward]
+    read = {a.tensor for eq in backward for a in reads(eq)}
+    equations = [*in_order(again(op, normal, read, ties, saved)), *backward]
     rules = (*_kept_rules(op, equations), *new)
     kept = {name for rule in rules for name in rule.names}
     counts = {eq.tensor: tensor for tensor, eqs in ties.items() for eq in eqs}
-    shapes = _shapes(op, checked, seeds, every, equations, saved, counts)
+    shapes = _shapes(op, normal, seeds, every, equations, saved, counts)
     for eq in backward:  # of what a rule scatters
         if eq.tensor in extents and any(map(accesses, eq.lhs)):
             shapes.setdefault(eq.tensor, extents[eq.tensor])
-    params = _params(op, checked, seeds, equations, shapes, saved)
+    params = _params(op, normal, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
@@ -137,8 +146,8 @@ def _kept_rules(op: Op, equations: Sequence[Equation]) -> list[Rule]:
 def _untangle(cotangents: Sequence[Cotangent], normal: Normal) -> None:
     """Puts the cotangents of temporaries of a recurrence into that of the recurrence.
 
-    Each of them needs the other at a later step, and an operator's tensors are computed one after
-    the other; alone the recurrence reads only itself.
+    Each of them needs the other at a later step; alone the recurrence reads only itself. One that
+    is a recurrence itself (the prefixes of a fold) stays, and they are computed together.
     """
     by_name = {c.name: c for c in cotangents}
     owners = {c.name: normal.temporaries.get(c.tensor) for c in cotangents}
@@ -147,14 +156,18 @@ def _untangle(cotangents: Sequence[Cotangent], normal: Normal) -> None:
             later = [
                 by_name[a.tensor]
                 for term in c.terms
-                for a in _accesses(term.value)
+                for a in accesses(term.value)
                 if owners.get(a.tensor) == c.tensor and a.tensor != c.name
             ]
-            circular = [t for t in later if _reaches(t, c, by_name)]
+            circular = [t for t in later if not _reads(t, t) and _reaches(t, c, by_name)]
             if not circular:
                 break
             inner = circular[0]
             c.terms = [replace(term, value=_inlined(term.value, inner)) for term in c.terms]
+
+
+def _reads(c: Cotangent, other: Cotangent) -> bool:
+    return any(a.tensor == other.name for term in c.terms for a in accesses(term.value))
 
 
 def _reaches(start: Cotangent, goal: Cotangent, by_name: Mapping[str, Cotangent]) -> bool:
@@ -165,7 +178,7 @@ def _reaches(start: Cotangent, goal: Cotangent, by_name: Mapping[str, Cotangent]
             return True
         if c.name not in seen:
             seen.add(c.name)
-            names = {a.tensor for term in c.terms for a in _accesses(term.value)}
+            names = {a.tensor for term in c.terms for a in accesses(term.value)}
             stack += [by_name[name] for name in names if name in by_name]
     return False
 
@@ -189,57 +202,59 @@ def _own_bounds(expr: Expr) -> Expr:
     return rename_indices(expr, {name: own(name) for name in bound})
 
 
-def _accesses(expr: Expr) -> list[Access]:
-    return [item for item in walk(expr) if isinstance(item, Access)]
-
-
-def _forward(
+def again(
     op: Op,
     normal: Normal,
-    backward: Sequence[Equation],
-    ties: Mapping[str, Sequence[Equation]],
-    saved: Sequence[str],
+    names: Iterable[str],
+    ties: Mapping[str, Sequence[Equation]] = MappingProxyType({}),
+    saved: Collection[str] = (),
 ) -> list[Equation]:
-    """What has to be computed again: an equation as it was, unless a reduction inside it is
-    needed for itself."""
-    plain: dict[str, list[Equation]] = {}
+    """The equations that compute `names`, but for what is `saved`: each tensor as it is written,
+    unless a part of its statements (a reduction inside it, the prefixes of a fold) is wanted
+    itself."""
+    whole: dict[str, list[Equation]] = {}
     for eq in normal.equations:
-        plain.setdefault(eq.tensor, []).append(eq)
+        whole.setdefault(eq.tensor, []).append(eq)
     split: dict[str, list[Equation]] = {}
     for s in normal.statements:
         split.setdefault(s.tensor, []).append(s.equation)
+    whole |= {tensor: list(equations) for tensor, equations in normal.instead.items()}
+    counted = {eq.tensor: [eq] for after in ties.values() for eq in after}
+    owners = {t: {o} for t, o in normal.temporaries.items() if not is_recurrence(whole[o])}
+    apart: set[str] = set()
+    for fold in normal.folds:
+        whole |= {tensor: list(fold.equations) for tensor in fold.tensors}
+        owners |= {part: set(fold.tensors) for part in fold.inside}
+        if not set(saved).isdisjoint(fold.tensors):
+            apart.update(fold.tensors)  # as written, they are computed together
 
-    counted = {eq.tensor: eq for after in ties.values() for eq in after}
-
-    def equations_of(name: str) -> Iterable[Equation]:
-        if name in counted:
-            return (counted[name],)
+    def equations_of(name: str) -> Sequence[Equation]:
         if name in saved:
             return ()
-        return plain[name] if name in plain else split.get(name, [])
+        if name in whole and name not in apart:
+            return whole[name]
+        return counted[name] if name in counted else split.get(name, ())
 
-    wanted = closure({a.tensor for eq in backward for a in reads(eq)}, equations_of)
-    for rule in op.rules:  # what is computed again has its rule again, which reads all its results
-        if wanted & {*rule.names[len(rule.params) :]} - {*saved}:
-            wanted |= closure(rule.names, equations_of)
+    start = set(names)
+    while True:
+        wanted = closure(start, equations_of)
+        more = {o for t in wanted for o in owners.get(t, ())} - apart
+        for rule in op.rules:  # what is computed again has its rule, which reads all its results
+            if wanted & {*rule.names[len(rule.params) :]} - {*saved}:
+                start |= {*rule.names}
+        if not more and start <= wanted:
+            break
+        apart |= more
     out: list[Equation] = []
-    for tensor, equations in plain.items():
-        own_parts = [t for t, owner in normal.temporaries.items() if owner == tensor]
-        parts = [eq for t in own_parts if t in wanted for eq in split[t]]
-        again = tensor in wanted and tensor not in saved
-        if parts and again and not is_recurrence(equations):
-            parts = [eq for t in own_parts for eq in split[t]]
-            out += parts + split[tensor]
-        else:
-            out += (equations if again else []) + parts
-        after = [eq for t in (*own_parts, tensor) for eq in ties.get(t, ())]
-        out += [eq for eq in after if eq.tensor in wanted]
-    return out
+    for tensor in dict.fromkeys((*split, *whole)):
+        out += equations_of(tensor) if tensor in wanted else ()
+        out += [eq for eq in ties.get(tensor, ()) if eq.tensor in wanted]
+    return list(dict.fromkeys(out))
 
 
 def _params(
     op: Op,
-    checked: Checked,
+    normal: Normal,
     seeds: Mapping[str, str],
     equations: Sequence[Equation],
     shapes: Mapping[str, tuple[Expr, ...]],
@@ -247,14 +262,13 @@ def _params(
 ) -> tuple[Param, ...]:
     """The parameters of `op` that are read or say a size that is used, then those of `saved` that
     are read, then the cotangents."""
-    types = known_types(checked)
+    types, extents = normal.types, normal.shapes
     read = {a.tensor for eq in equations for a in reads(eq)}
     used = dict.fromkeys(sizes_of(_roots(equations, shapes)))
     names = [*(p.name for p in op.params), *(name for name in saved if name in read)]
-    primal = [Param(name, annotation(types.get(name), checked.shapes[name])) for name in names]
+    primal = [Param(name, annotation(types.get(name), extents[name])) for name in names]
     cotangents = [
-        Param(seed, annotation(types.get(name), checked.shapes[name]))
-        for name, seed in seeds.items()
+        Param(seed, annotation(types.get(name), extents[name])) for name, seed in seeds.items()
     ]
     kept = {p.name for p in primal if p.name in read}
     bound = {size for p in (*primal, *cotangents) if p.name in kept or p in cotangents
@@ -298,7 +312,7 @@ def _roots(equations: Sequence[Equation], shapes: Mapping[str, tuple[Expr, ...]]
 
 def _shapes(
     op: Op,
-    checked: Checked,
+    normal: Normal,
     seeds: Mapping[str, str],
     cotangents: Sequence[Cotangent],
     equations: Sequence[Equation],
@@ -310,16 +324,17 @@ def _shapes(
     read = {a.tensor for eq in equations for a in reads(eq)}
     given = [*((name, name) for name in saved if name in read), *seeds.items()]
     formulas = {
-        param: checked.shapes[name]
+        param: normal.shapes[name]
         for name, param in given
-        if annotation(None, checked.shapes[name]).dims is None
+        if annotation(None, normal.shapes[name]).dims is None
     }
     by_data = {eq.tensor for eq in equations if any(map(accesses, eq.lhs))}
     known = {n: c.shape for c in cotangents for n in (c.name, *c.parts())}
     scattered = {n: extents for n, extents in known.items() if n in by_data}
     defined = {eq.tensor for eq in equations}
     alike = {n: op.shapes[tensor] for n, tensor in counts.items() if tensor in op.shapes}
-    inner = {n: s for n, s in {**op.shapes, **alike, **scattered}.items() if n in defined}
+    own = {n: normal.shapes[n] for n in normal.instead}
+    inner = {n: s for n, s in {**op.shapes, **own, **alike, **scattered}.items() if n in defined}
     outer = {n: s for n, s in op.shapes.items() if n in read - defined}
     return {**outer, **formulas, **inner}
 

@@ -32,7 +32,8 @@ from ..algo.tensor_expr.op import Checked, Equation, Op, Rule
 from ..algo.tensor_expr.printer import print_expr
 from ..algo.tensor_expr.settle import needs
 from .cotangent import zero
-from .statements import fresh_name, ordered, reads
+from .naming import fresh_name
+from .statements import ordered, reads
 from .tidy import closure, mapped, needed
 
 Shapes = Mapping[str, tuple[Expr, ...]]

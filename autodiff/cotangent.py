@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from operator import itemgetter
 
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import is_affine, linear, normalize
 from ..algo.tensor_expr.build import add, both, compare, sub
+from ..algo.tensor_expr.domains import always
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
@@ -23,7 +26,6 @@ from ..algo.tensor_expr.expr import (
     Reduce,
     indices_of,
     substitute,
-    walk,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Equation
 from .gather import Term, place, written
@@ -31,7 +33,10 @@ from .scatter import Scatter
 
 Region = tuple[tuple[Expr, Expr], ...]
 """A box of elements: for each dimension lo (inclusive) and hi (exclusive)."""
+Piece = tuple[Region, Expr | None, list["Term"]]
+"""A box, a further condition on its elements, and what is added there."""
 NOTHING = Const(0)
+MOST_REGIONS = 4  # into which one cotangent is split
 
 
 def one(like: Expr, dtype: DType | None) -> Expr:
@@ -50,14 +55,15 @@ class Cotangent:
     """What is known so far of the cotangent of `tensor`, which `name` will hold.
 
     `seed` is the element that the caller gives, for a returned tensor; `dtype` is the element type
-    where it is known; `scatters` has a name for
-    each, of a tensor that holds that part where there are others.
+    where it is known; `recurs` that it needs elements of itself; `scatters` has a name for each, of
+    a tensor that holds that part where there are others.
     """
 
     tensor: str
     name: str
     shape: tuple[Expr, ...]
     dtype: DType | None = None
+    recurs: bool = False
     seed: Access | None = None
     terms: list[Term] = field(default_factory=list)
     scatters: dict[str, Scatter] = field(default_factory=dict)
@@ -83,8 +89,8 @@ class Cotangent:
         addends = [Access(name, self.lhs) for name in self.parts()]
         terms = joined(self.terms, self.shape)
         full = tuple((Const(0), extent) for extent in self.shape)
-        pieces = self._split(terms, full) if self._reads_itself() else [(full, terms)]
-        for region, inside in pieces:
+        pieces = self._split(terms, full) if self.recurs else [(full, None, terms)]
+        for region, where, inside in pieces:
             parts = [*([self.seed] if self.seed else []), *map(_guarded, inside), *addends]
             # Of several regions the others say the type.
             nothing = (
@@ -94,7 +100,7 @@ class Cotangent:
             for part in parts[1:]:
                 value = add(value, part)
             ranges = tuple(Range(place(dim).name, lo, hi) for dim, (lo, hi) in enumerate(region))
-            out.append(Equation(self.name, self.lhs, value, ranges))
+            out.append(Equation(self.name, self.lhs, value, ranges, where))
         return out
 
     def parts(self) -> list[str]:
@@ -103,34 +109,73 @@ class Cotangent:
             return [self.name]
         return list(self.scatters)
 
-    def _reads_itself(self) -> bool:
-        return any(
-            isinstance(item, Access) and item.tensor == self.name
-            for term in self.terms
-            for item in walk(term.value)
-        )
+    def _split(self, terms: list[Term], full: Region) -> list[Piece]:
+        """Regions along one dimension on which every term holds everywhere or nowhere, those of
+        fewer partial terms (where a recurrence starts) first; the whole if there are none."""
+        found = {n: _cut(term, self.shape) for n, term in enumerate(terms)
+                 if any(map(_on_places, term.where))}  # fmt: skip
+        cuts = {n: cut for n, cut in found.items() if cut is not None}
+        dims = {dim for dim, _, _ in cuts.values()}
+        if len(dims) != 1 or len(cuts) < len(found):
+            return [(full, None, terms)]
+        dim = dims.pop()
+        bounds = _ascending(list(dict.fromkeys(cut[1:] for cut in cuts.values())), *full[dim])
+        if bounds is None or len(bounds) > MOST_REGIONS + 1:
+            return [(full, None, terms)]
+        pieces = []
+        for at, (lo, hi) in enumerate(pairwise(bounds)):
+            partial = [
+                n
+                for n, (_, first, end) in cuts.items()
+                if bounds.index(first) <= at < bounds.index(end)
+            ]
+            inside = [
+                _without_place(term) if n in cuts and _is_less(cuts[n][1], lo) else term
+                for n, term in enumerate(terms)
+                if n not in cuts or n in partial
+            ]
+            where = _before(place(dim), hi, bounds[at + 2 : -1])
+            region = (*full[:dim], (lo, hi), *full[dim + 1 :])
+            pieces.append((len(partial), (region, where, inside)))
+        return [piece for _, piece in sorted(pieces, key=itemgetter(0))]
 
-    def _split(self, terms: list[Term], full: Region) -> list[tuple[Region, list[Term]]]:
-        """Regions along one dimension on which every term holds everywhere or nowhere, those
-        without the partial terms (where a recurrence starts) first; the whole if there are none."""
-        cuts = {cut for term in terms if (cut := _cut(term, self.shape)) is not None}
-        partial = [term for term in terms if any(_on_places(c) for c in term.where)]
-        if len(cuts) != 1 or not all(_cut(term, self.shape) for term in partial):
-            return [(full, terms)]
-        dim, lo, hi = cuts.pop()
-        whole = [term for term in terms if term not in partial]
-        held = [
-            replace(term, where=tuple(c for c in term.where if not _on_places(c)))
-            if term in partial
-            else term
-            for term in terms
-        ]
-        bounds = [(Const(0), lo, whole), (hi, full[dim][1], whole), (lo, hi, held)]
-        return [
-            ((*full[:dim], (low, high), *full[dim + 1 :]), inside)
-            for low, high, inside in bounds
-            if low is not high
-        ]
+
+def _without_place(term: Term) -> Term:
+    """The term for elements known to have it."""
+    return replace(term, where=tuple(c for c in term.where if not _on_places(c)))
+
+
+def _ascending(cuts: Sequence[tuple[Expr, Expr]], start: Expr, end: Expr) -> list[Expr] | None:
+    """All ends of intervals inside of one from `start` to `end` in order, None if of several
+    intervals that is not proved."""
+    ends = dict.fromkeys(bound for cut in cuts for bound in cut)
+    if len(cuts) == 1:
+        return list(dict.fromkeys((start, *ends, end)))
+    out = [start, end]
+    for bound in ends:
+        if bound in out:
+            continue
+        at = next((n for n, other in enumerate(out) if always(compare("le", bound, other))), 0)
+        if at == 0 or not always(compare("le", out[at - 1], bound)):
+            return None
+        out.insert(at, bound)
+    return out
+
+
+def _before(at: Index, hi: Expr, starts: Sequence[Expr]) -> Expr | None:
+    """That an element of a region which ends with `hi` is in none of later ones, which all begin
+    after that only if sizes are not 0."""
+    where: Expr | None = None
+    for start in starts:
+        if not _is_less(hi, start):
+            where = both(where, compare("lt", at, start))
+    return where
+
+
+def _is_less(a: Expr, b: Expr) -> bool:
+    """Is a <= b also where sizes are 0, if it is where they are at least 1?"""
+    form = linear(sub(b, a))
+    return form is not None and form.const >= 0
 
 
 def joined(terms: Sequence[Term], shape: Sequence[Expr]) -> list[Term]:

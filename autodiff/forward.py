@@ -17,9 +17,8 @@ from ..algo.tensor_expr.op import Op, Param
 from .assemble import annotation
 from .blocks import reads_value
 from .derivatives import EVEN
-from .naming import named
+from .naming import fresh_name, named
 from .reverse import adjoint
-from .statements import fresh_name
 from .tidy import renamed
 
 
@@ -70,7 +69,7 @@ def _tangent(op: Op, names: tuple[str, ...], ties: str) -> Op:
             for p in forth.params
             if new.get(p.name) not in defined
         ),
-        tuple(named(renamed(eq, new), (), new.values()) for eq in forth.equations),
+        tuple(named(renamed(eq, new), (), taken) for eq in forth.equations),
         tuple(new.get(name, name) for name in forth.returns),
         {new.get(name, name): shape for name, shape in forth.shapes.items()},
         rules=tuple(rule.called(new) for rule in forth.rules),

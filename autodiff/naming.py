@@ -98,3 +98,14 @@ def _letters(letters: str, bases: Collection[str]) -> Iterator[str]:
 
 def _first(wanted: Iterable[str], taken: Collection[str]) -> str:
     return next(name for name in wanted if name and name not in taken)
+
+
+def fresh_name(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted`, with a number behind it if it is taken."""
+    names = set(taken)
+    if wanted not in names:
+        return wanted
+    count = 1
+    while f"{wanted}_{count}" in names:
+        count += 1
+    return f"{wanted}_{count}"

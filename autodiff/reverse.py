@@ -23,33 +23,37 @@ from ..algo.tensor_expr.expr import (
     Range,
     Reduce,
     substitute,
-    walk,
 )
-from ..algo.tensor_expr.folds import part_of
-from ..algo.tensor_expr.located import located
 from ..algo.tensor_expr.op import Checked, Equation, Op
 from ..algo.tensor_expr.reducers import EXTREMES
 from .algebra import without_zeros
 from .assemble import Derived, assemble, known_types
 from .blocks import Applied, Block, hidden
+from .checkpoint import checkpoints
 from .cotangent import NOTHING, Cotangent, one
 from .derivatives import EVEN, FIRST, Guarded, pullback, sharing, smooth_reads
 from .gather import Term, contributions, own
+from .naming import fresh_name
 from .scatter import Scatter
-from .statements import Normal, Statement, companion, fresh_name, normal, ordered
+from .statements import Normal, Statement, companion, normal, ordered
 from .tidy import in_order
 
 
 def adjoint(
-    op: Op, wrt: tuple[str, ...] | str, saved: tuple[str, ...] = (), ties: str = EVEN
+    op: Op,
+    wrt: tuple[str, ...] | str,
+    saved: tuple[str, ...] = (),
+    ties: str = EVEN,
+    steps: tuple[tuple[str, int], ...] = (),
 ) -> Op:
     """The gradient operator of `op` by its parameters `wrt`.
 
     Its parameters are those of `op` that it needs, in their order (one that only says a size is
     kept, unread), then `dC` for every returned tensor C, the cotangent of C. It returns `dA` for
-    every A of `wrt`, of the shape of A: zeros where no result depends on A. Returned tensors named
-    in `saved` are taken as parameters, before the cotangents, where the gradient reads them; all
-    else that it needs of the forward computation it computes again.
+    every A of `wrt`, of the shape of A: zeros where no result depends on A. Tensors named in
+    `saved` are taken as parameters, before the cotangents, where the gradient reads them; of
+    recurrences in `steps` every so many steps (`h_kept`). All else that it needs of the forward
+    computation it computes again.
 
     Conventions (DESIGN section 2): ties of max and min share evenly, or with `ties` "first" the
     first instance (in the order of the loops as written) or argument takes all; `where` selects,
@@ -63,8 +67,8 @@ def adjoint(
         )
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     _check_names(op, names)
-    key = f"adjoint {names} {saved} {ties}"
-    made: Op = op.memo(key, lambda: _Reverse(op, names, saved, sharing(ties)).run())
+    key = f"adjoint {names} {saved} {ties} {steps}"
+    made: Op = op.memo(key, lambda: _Reverse(op, names, saved, sharing(ties), steps).run())
     return made
 
 
@@ -92,24 +96,47 @@ def refuse_integer(op: Op, name: str, dtype: DType | None) -> None:
         )
 
 
+def normal_of(op: Op) -> Normal:
+    """The statements of an operator; what has a rule has none."""
+    checked = check(op)
+    blocks, inside = _blocks(op)
+    equations = ordered(checked)
+    if blocks:
+        instead = {name: block.params for block in blocks for name in block.results}
+        equations = tuple(in_order(equations, instead))
+    return normal(checked, equations, inside, known_types(checked))
+
+
+def _blocks(op: Op) -> tuple[list[Block], set[str]]:
+    """The parts of an operator that have rules, and the tensors that only they define."""
+    blocks = [Block(rule, check(op)) for rule in op.rules]
+    return blocks, hidden(op, blocks) if op.rules else set()
+
+
 class _Reverse:
     """The state of one differentiation."""
 
-    def __init__(self, op: Op, wrt: tuple[str, ...], saved: tuple[str, ...], ties: str) -> None:
+    def __init__(
+        self,
+        op: Op,
+        wrt: tuple[str, ...],
+        saved: tuple[str, ...],
+        ties: str,
+        steps: tuple[tuple[str, int], ...],
+    ) -> None:
         self.op, self.wrt, self.saved, self.sharing = op, wrt, saved, ties
         self.checked: Checked = check(op)
-        self.blocks = [Block(rule, self.checked) for rule in op.rules]
-        self.hidden = hidden(op, self.blocks) if op.rules else set()
-        self._refuse_folds()
-        equations = ordered(self.checked)
-        if self.blocks:
-            instead = {name: block.params for block in self.blocks for name in block.results}
-            equations = tuple(in_order(equations, instead))
-        self.normal: Normal = normal(self.checked, equations, self.hidden)
+        self.blocks, self.hidden = _blocks(op)
+        self.dtypes = known_types(self.checked)
+        self.normal: Normal = normal_of(op)
+        for name, every in steps:
+            found = checkpoints(self.normal, name, every)
+            self.normal.instead[name] = found.again
+            self.normal.shapes |= found.kept
+            self.saved += tuple(found.kept)
         self.taken = {*self.normal.shapes, *self.checked.sizes}
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
         self.ties: dict[str, list[Equation]] = {}
-        self.dtypes = known_types(self.checked)
         self._refuse_indices()
         self.active = self._active()
         self.cotangents: dict[str, Cotangent] = {}
@@ -184,19 +211,6 @@ class _Reverse:
                 found.seed = Access(self.seeds[tensor], found.lhs)
             self.cotangents[tensor] = found
         return found
-
-    def _refuse_folds(self) -> None:
-        """Reducers of the user's own have no derivative rule."""
-        for number, eq in enumerate(self.op.equations):
-            if eq.tensor in self.hidden:
-                continue
-            part = next((part for e in walk(eq.rhs) if (part := part_of(e)) is not None), None)
-            if part is not None:
-                raise GradientError(
-                    f"gradient of {self.op.name} by {', '.join(self.wrt)}: {eq.tensor} is reduced "
-                    f"by {part}, a reducer of the user's own, which cannot be differentiated yet; "
-                    f"write it with sum, prod, max and min{located(self.op, number)}"
-                )
 
     def _refuse_indices(self) -> None:
         """An operator that gives nothing but indices has no gradient."""

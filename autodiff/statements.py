@@ -8,9 +8,10 @@ cannot be computed before the recurrence; it is defined after it, from the finis
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from ..algo.dtypes import DType
 from ..algo.errors import UnsupportedError
 from ..algo.tensor_expr.affine import is_affine, normalize
 from ..algo.tensor_expr.binding import map_reductions
@@ -30,8 +31,12 @@ from ..algo.tensor_expr.expr import (
     substitute,
     walk,
 )  # fmt: skip
+from ..algo.tensor_expr.folds import groups
 from ..algo.tensor_expr.op import Checked, Equation
 from ..algo.tensor_expr.printer import print_expr
+from .lifted import lifted
+from .naming import fresh_name
+from .unfold import folded, is_plain, prefixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +55,33 @@ class Statement:
     equation: Equation
 
 
+@dataclass(frozen=True, slots=True)
+class FoldOf:
+    """A reduction by a user's reducer: its `equations` as written, which define `tensors`, and the
+    tensors `inside` that its statements define to the same end."""
+
+    tensors: tuple[str, ...]
+    equations: tuple[Equation, ...]
+    inside: frozenset[str]
+
+
 @dataclass(slots=True)
 class Normal:
     """An operator as statements, in an order in which a tensor's cotangent can be collected
     backwards. `temporaries` says of each one that was introduced which tensor it is part of;
     `equations` are those of the operator, every range explicit; `places` says of a tensor that is
-    kept whole before how many statements it is defined."""
+    kept whole before how many statements it is defined. `folds` are the reductions by users'
+    reducers, whose statements stand for others; `instead` are equations by which a tensor is
+    computed again; `types` are the element types known."""
 
     equations: tuple[Equation, ...] = ()
+    types: Mapping[str, DType] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, str] = field(default_factory=dict)
     shapes: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
     places: dict[str, float] = field(default_factory=dict)
+    folds: list[FoldOf] = field(default_factory=list)
+    instead: dict[str, tuple[Equation, ...]] = field(default_factory=dict)
 
     def of(self, tensor: str) -> list[Statement]:
         """The statements that define a tensor."""
@@ -73,16 +93,23 @@ def ordered(checked: Checked) -> tuple[Equation, ...]:
     return tuple(checked.equations[step.equation] for step in checked.steps)
 
 
-def normal(checked: Checked, equations: tuple[Equation, ...], whole: Collection[str]) -> Normal:
+def normal(
+    checked: Checked,
+    equations: tuple[Equation, ...],
+    whole: Collection[str],
+    types: Mapping[str, DType],
+) -> Normal:
     """The statements of an operator, whose `equations` come in the order of their dependences;
     temporaries come before the statement that uses them. Tensors of `whole` are differentiated
     otherwise and get none."""
-    out = Normal(equations, shapes=dict(checked.shapes))
-    for equation in out.equations:
-        if equation.tensor in whole:
-            out.places.setdefault(equation.tensor, len(out.statements) - 0.5)
+    out = Normal(equations, types, shapes=dict(checked.shapes))
+    for group in groups(equations):
+        tensor = equations[group[0]].tensor
+        if tensor in whole:
+            for n in group:
+                out.places.setdefault(equations[n].tensor, len(out.statements) - 0.5)
         else:
-            _split(equation, equation.tensor, out)
+            _split_group([equations[n] for n in group], tensor, out)
     return out
 
 
@@ -97,29 +124,59 @@ def reads(equation: Equation) -> Iterator[Access]:
         yield from accesses(root)
 
 
+def _split_group(equations: Sequence[Equation], owner: str, out: Normal) -> None:
+    """Appends the statements of an equation, or of those of a joint reduction."""
+    if not all(map(is_plain, equations)):
+        for equation in equations:
+            _split(equation, owner, out)
+        return
+    reduces = [eq.rhs for eq in equations if isinstance(eq.rhs, Reduce)]
+    every = [_boxes([*eq.ranges, *r.ranges], list(conjuncts(r.where)))
+             for eq, r in zip(equations, reduces, strict=True)]  # fmt: skip
+    boxes = dict.fromkeys(r for ranges, _ in every for r in ranges)
+    where = every[0][1]
+    whole = Call("tuple", tuple(r.body for r in reduces))
+    instance = Statement(
+        equations[0].tensor, (), tuple(boxes), tuple(where), whole, None, equations[0]
+    )
+    bodies = _without_reductions(instance, owner, out)
+    reduced = [r for r in every[0][0] if r.index in reduces[0].indices]
+    reduction = folded(equations, children(bodies), reduced, where, out.types)
+    made = lifted(reduction, out.shapes) or prefixes(reduction, out.shapes)
+    out.shapes |= made.inside
+    for equation in made.equations:
+        _split(equation, owner, out)
+        if equation.tensor in made.inside:
+            out.temporaries[equation.tensor] = owner
+    tensors = tuple(eq.tensor for eq in equations)
+    out.folds.append(FoldOf(tensors, tuple(equations), frozenset(made.inside)))
+
+
 def _split(equation: Equation, owner: str, out: Normal) -> None:
     """Appends the statements of one equation."""
     ranges, where = list(equation.ranges), list(conjuncts(equation.where))
     body, reducer = equation.rhs, equation.reducer
-    while isinstance(body, Reduce) and reducer in (None, body.reducer):
-        assert isinstance(body.reducer, str)  # users' own are refused before
+    while isinstance(body, Reduce) and isinstance(body.reducer, str):
+        if reducer not in (None, body.reducer):
+            break
         reducer = body.reducer
         ranges += body.ranges
         where += conjuncts(body.where)
         body = body.body
     ranges, where = _boxes(ranges, where)
-    inner = list(_outermost(body))
-    if inner:
-        domain = Statement(equation.tensor, equation.lhs, tuple(ranges), tuple(where), body,
-                           reducer, equation)  # fmt: skip
-        values = {r: _temporary(r, guard, domain, owner, out) for r, guard in inner}
-        body = map_reductions(body, values.__getitem__)
-        equation = _with_body(equation, body)
-    out.statements.append(
-        Statement(
-            equation.tensor, equation.lhs, tuple(ranges), tuple(where), body, reducer, equation
-        )
+    s = Statement(
+        equation.tensor, equation.lhs, tuple(ranges), tuple(where), body, reducer, equation
     )
+    body = _without_reductions(s, owner, out)
+    if body is not s.body:
+        s = replace(s, body=body, equation=_with_body(equation, body))
+    out.statements.append(s)
+
+
+def _without_reductions(s: Statement, owner: str, out: Normal) -> Expr:
+    """The body of a statement with the reductions inside it read from temporaries."""
+    values = {r: _temporary(r, guard, s, owner, out) for r, guard in _outermost(s.body)}
+    return map_reductions(s.body, values.__getitem__) if values else s.body
 
 
 def _boxes(ranges: list[Range], where: list[Expr]) -> tuple[list[Range], list[Expr]]:
@@ -155,8 +212,11 @@ def _largest(dims: list[str], value: Expr, box: list[Range], r: Range) -> Expr:
 
 def _with_body(equation: Equation, body: Expr) -> Equation:
     def inside(rhs: Expr, depth: str | None) -> Expr:
-        if isinstance(rhs, Reduce) and depth in (None, rhs.reducer):
-            assert isinstance(rhs.reducer, str)
+        if (
+            isinstance(rhs, Reduce)
+            and isinstance(rhs.reducer, str)
+            and depth in (None, rhs.reducer)
+        ):
             fresh = inside(rhs.body, rhs.reducer)
             return Reduce(rhs.reducer, rhs.indices, fresh, rhs.ranges, rhs.where, rhs.dtype)
         return body
@@ -211,7 +271,7 @@ def _temporary(
     free = [r for r in outer.ranges if r.index in used]
     equation, access = _boxed(name, free, reduce, tied)
     out.shapes[name] = tuple(r.hi for r in equation.ranges)
-    _split(equation, owner, out)
+    _split_group([equation], owner, out)
     out.temporaries[name] = owner  # after those inside it, which it reads
     return access
 
@@ -259,14 +319,3 @@ def _boxed(
     )
     access = Access(name, tuple(normalize(sub(Index(r.index), r.lo)) for r in free))
     return Equation(name, tuple(Index(r.index) for r in free), rhs, ranges), access
-
-
-def fresh_name(wanted: str, taken: Iterable[str]) -> str:
-    """`wanted`, with a number behind it if it is taken."""
-    names = set(taken)
-    if wanted not in names:
-        return wanted
-    count = 1
-    while f"{wanted}_{count}" in names:
-        count += 1
-    return f"{wanted}_{count}"

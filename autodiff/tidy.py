@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from ..algo.tensor_expr.affine import normalize
-from ..algo.tensor_expr.build import sub
+from ..algo.tensor_expr.build import compare, sub
 from ..algo.tensor_expr.components import components
 from ..algo.tensor_expr.expr import (
     Access,
@@ -16,6 +16,7 @@ from ..algo.tensor_expr.expr import (
     Index,
     Range,
     Reduce,
+    Size,
     indices_of,
     substitute,
     transform,
@@ -36,17 +37,31 @@ def mapped(eq: Equation, change: Callable[[Expr], Expr]) -> Equation:
 
 
 def single(eq: Equation) -> Equation:
-    """The equation with indices that take one value only replaced by it: `T[I-1] = ..`."""
+    """The equation with indices that take one value only replaced by it: `T[I-1] = ..`.
+
+    A size stays: alone in a place of the left side its name would be an index.
+    """
     values: dict[Expr, Expr] = {
         Index(r.index): r.lo
         for r in eq.ranges
-        if normalize(sub(r.hi, r.lo)) is Const(1) and not indices_of(r.lo)
+        if normalize(sub(r.hi, r.lo)) is Const(1)
+        and not indices_of(r.lo)
+        and not isinstance(r.lo, Size)
     }
     if not values or eq.reducer is not None:
         return eq
     fixed = mapped(eq, lambda e: normalize(substitute(e, values)))
     ranges = tuple(r for r in fixed.ranges if Index(r.index) not in values)
-    return Equation(eq.tensor, fixed.lhs, fixed.rhs, ranges, fixed.where)
+    where = None if fixed.where is None else transform(fixed.where, _number_last)
+    return Equation(eq.tensor, fixed.lhs, fixed.rhs, ranges, where)
+
+
+def _number_last(item: Expr) -> Expr:
+    """A comparison as it is written: `N > 0` for `0 < N`."""
+    match item:
+        case Call("lt", (Const() as number, other)) if not isinstance(other, Const):
+            return compare("gt", other, number)
+    return item
 
 
 def signed(expr: Expr) -> Expr:

@@ -216,8 +216,8 @@ def _typed(eq: Equation, env: Mapping[str, DType]) -> Equation:
 
 def _active(positions: list[Array], value: Array, box: Box) -> tuple[tuple[Array, ...], Array]:
     """Positions and values of the instances that exist."""
+    at = tuple(np.broadcast_to(p, box.shape) for p in positions)
     if box.mask is None:
-        return tuple(np.broadcast_to(p, box.shape) for p in positions), value
+        return at, value
     mask = np.broadcast_to(box.mask, box.shape)
-    at = tuple(np.broadcast_to(p, box.shape)[mask] for p in positions)
-    return at, np.broadcast_to(value, box.shape)[mask]
+    return tuple(p[mask] for p in at), np.broadcast_to(value, box.shape)[mask]

@@ -328,16 +328,6 @@ def test_refusals(name: str, calls: Sequence[tuple[Any, ...]], wanted: str) -> N
     assert re.sub(r" \([\w.]+:\d+\)", "", str(caught.value)) == wanted
 
 
-def test_a_fold_has_no_gradient_yet() -> None:
-    with pytest.raises(dt.GradientError) as caught:
-        operator("absmax").gradient("x")
-    message = str(caught.value)
-    assert message.startswith(
-        "gradient of y by x: y is reduced by absmax, a reducer of the user's own, which cannot be "
-        "differentiated yet; write it with sum, prod, max and min\n    in y[i] = absmax(x[i,j])"
-    )
-
-
 def test_programs_keep_joint_reductions_together() -> None:
     op = operator("attention")
 
