@@ -16,15 +16,17 @@ from .closure import Closure, used
 from .frame import Frame
 from .values import VOID
 
-PIECE = 16
-"""Loops in a piece; what has at most twice as many stays one function."""
+PIECE = 64
+"""How much stands in a piece; what is at most twice as much stays one function."""
+LOOP = 4
+"""What a loop counts for; a vector loop, which is none any more, for 1."""
 
 Emit = Callable[[Frame, Stmt], None]
 
 
 def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
     """Emits statements that run one after the other."""
-    sizes = [_loops(stmt) for stmt in stmts]
+    sizes = [_size(stmt) for stmt in stmts]
     if sum(sizes) <= 2 * PIECE or not f.target.parallel or f.lanes != 1:
         for stmt in stmts:
             statement(f, stmt)
@@ -45,9 +47,9 @@ def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
     _emit(f, piece, total, statement)
 
 
-def _loops(stmt: Stmt) -> int:
-    """A vector loop is no loop any more."""
-    return sum(isinstance(item, For) and item.kind != "vector" for item in walk(stmt))
+def _size(stmt: Stmt) -> int:
+    loops = [item.kind for item in walk(stmt) if isinstance(item, For)]
+    return sum(1 if kind == "vector" else LOOP for kind in loops)
 
 
 def _in_registers(f: Frame, stmt: Stmt) -> bool:
@@ -57,9 +59,9 @@ def _in_registers(f: Frame, stmt: Stmt) -> bool:
     )
 
 
-def _emit(f: Frame, stmts: list[Stmt], loops: int, statement: Emit) -> None:
+def _emit(f: Frame, stmts: list[Stmt], size: int, statement: Emit) -> None:
     whole = Block(tuple(stmts))
-    if loops < PIECE // 2:
+    if size < PIECE // 2:
         for stmt in stmts:
             statement(f, stmt)
         return
