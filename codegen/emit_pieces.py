@@ -19,7 +19,7 @@ from .values import VOID
 PIECE = 64
 """How much stands in a piece; what is at most twice as much stays one function."""
 LOOP = 4
-"""What a loop counts for; a vector loop, which is none any more, for 1."""
+"""What a loop counts for; one of lanes or squares, which is none any more, for 1."""
 
 Emit = Callable[[Frame, Stmt], None]
 
@@ -49,14 +49,13 @@ def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
 
 def _size(stmt: Stmt) -> int:
     loops = [item.kind for item in walk(stmt) if isinstance(item, For)]
-    return sum(1 if kind == "vector" else LOOP for kind in loops)
+    return sum(1 if kind in ("vector", "matrix") else LOOP for kind in loops)
 
 
 def _in_registers(f: Frame, stmt: Stmt) -> bool:
-    """Does a statement use a register buffer from outside, which no other function can see?"""
-    return any(
-        name in f.buffers and f.buffers[name].buffer.scope == "register" for name in used(stmt)
-    )
+    """Does a statement use registers from outside, which no other function can see?"""
+    scopes = (f.buffers[name].buffer.scope for name in used(stmt) if name in f.buffers)
+    return any(scope in ("register", "tile") for scope in scopes)
 
 
 def _emit(f: Frame, stmts: list[Stmt], size: int, statement: Emit) -> None:

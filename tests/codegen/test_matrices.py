@@ -15,7 +15,7 @@ from codegen.test_dot import TYPES, numbers, product
 from diptych.algo.dtypes import from_numpy
 from diptych.algo.tensor_expr.check import check
 from diptych.algo.tensor_expr.sizes import bind_sizes
-from diptych.codegen import host, host_code, jit, kept, matrix_unit
+from diptych.codegen import emit_pieces, host, host_code, jit, kept, matrix_unit
 from diptych.codegen.emit import emit
 from diptych.lower.ir import For, walk
 from diptych.lower.kernel import translate
@@ -310,3 +310,13 @@ def test_subnormal_bf16_is_taken_as_zero_only_where_it_was_asked_for() -> None:
     assert (HALVES(a, b) == exact).all()
     for name in BF16:
         assert set(np.unique(BF16[name]()(a, b))) <= {np.float32(0), exact}
+
+
+def test_squares_stay_in_one_function(monkeypatch: Any) -> None:
+    """Long rows of loops are cut into functions, and registers of the unit are not passed."""
+    monkeypatch.setattr(emit_pieces, "PIECE", 3)
+    rng = np.random.default_rng(9)
+    a, b = numbers(rng, np.int8, 37, 71), numbers(rng, np.int8, 71, 53)
+    made = blocks(dt.op("pieces(A, B) -> C:\n  C[i,j] = sum(A[i,k] * B[k,j])"))
+    assert assembly(lowered(made, UNIT, a, b)).count("tdpbssd") > 4
+    np.testing.assert_array_equal(made(a, b), product(a, b))
