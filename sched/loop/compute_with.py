@@ -1,4 +1,4 @@
-"""`compute_with`: two neighbouring nests share their outer loops."""
+"""`compute_with`: two nests of one sequence share their outer loops."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from ...algo.errors import ScheduleError
 from .names import index_of, suggest_from
 from .nest import Leaf, Loop, Nest, Seq, Tree
 from .primitive import Primitive
+from .storage import place
 from .tree import seq, steps_to, with_tree
 from .validate import check_change
 
 
 @dataclass(frozen=True)
 class ComputeWith(Primitive):
-    """Joins the outer loops of two neighbouring nests, down to a loop.
+    """Joins the outer loops of two nests, the second after the first, down to a loop.
 
         for y: for x: F(y,x)
         for y: for x: G(y,x)   ==>   for y: { for x: F(y,x); for x: G(y,x) }
 
-    Both nests must have loops of these names (`y`, then `x`) from the outside. Dependences are
-    checked; nothing is recomputed.
+    Both nests must have loops of these names (`y`, then `x`) from the outside. What stands between
+    them then runs after both, or, where that cannot be, before them. Dependences are checked;
+    nothing is recomputed.
     """
 
     called: ClassVar[str] = "compute_with"
@@ -33,22 +35,20 @@ class ComputeWith(Primitive):
         return (self.stage, self.other, self.loop), {}
 
     def legal(self, nest: Nest) -> None:
-        self._parts(nest)
         check_change(nest, self.after(nest), self.who)
 
-    def _parts(self, nest: Nest) -> tuple[Seq, int]:
-        """The sequence in which the nests are neighbours, and the first one's position."""
+    def _parts(self, nest: Nest) -> tuple[Seq, int, int]:
+        """The sequence in which both nests are, and their positions."""
         ways = [self._way(nest, stage) for stage in (self.stage, self.other)]
         for (node, m), (other, n) in zip(*ways, strict=False):
             if node is other and m == n:
                 continue
-            if node is other and isinstance(node, Seq) and n == m + 1:
-                _zipped(node.parts[m], node.parts[n], self.loop, self.who)
-                return node, m
+            if node is other and isinstance(node, Seq) and n > m:
+                return node, m, n
             break
         raise ScheduleError(
-            f"{self.who}: the nests of {self.stage} and {self.other} do not follow each other "
-            "directly, in this order"
+            f"{self.who}: the nest of {self.other} does not follow that of {self.stage}, in the "
+            "same loops"
         )
 
     def _way(self, nest: Nest, stage: str) -> list[tuple[Loop | Seq, int]]:
@@ -62,10 +62,23 @@ class ComputeWith(Primitive):
         return way
 
     def apply(self, nest: Nest) -> Nest:
-        node, m = self._parts(nest)
-        joined = _zipped(node.parts[m], node.parts[m + 1], self.loop, self.who)
-        new = seq([*node.parts[:m], joined, *node.parts[m + 2 :]])
-        return with_tree(nest, _replaced(nest.tree, node, new))
+        node, m, n = self._parts(nest)
+        joined = _zipped(node.parts[m], node.parts[n], self.loop, self.who)
+        before, between, after = node.parts[:m], node.parts[m + 1 : n], node.parts[n + 1 :]
+        ways = [[joined, *between], [*between, joined]] if between else [[joined]]
+        made = [
+            with_tree(nest, _replaced(nest.tree, node, seq([*before, *way, *after])))
+            for way in ways
+        ]
+        return next((new for new in made[:-1] if self._keeps(nest, new)), made[-1])
+
+    def _keeps(self, nest: Nest, new: Nest) -> bool:
+        """Are dependences kept?"""
+        try:
+            check_change(nest, place(new, nest), self.who)
+        except ScheduleError:
+            return False
+        return True
 
 
 def _zipped(a: Tree, b: Tree, last: str, who: str) -> Tree:

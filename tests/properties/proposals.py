@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TypeVar
 
 from diptych.sched.loop.dependences import folding
@@ -245,10 +246,10 @@ def store_at(v: View) -> str | None:
 
 @proposal(9)
 def compute_with(v: View) -> str | None:
-    """Two nests that follow each other, down to the outermost loop of both."""
+    """Two nests of one sequence, down to the outermost loop of both."""
     pairs = []
     for node in _sequences(v.nest.tree):
-        for a, b in zip(node.parts, node.parts[1:], strict=False):
+        for a, b in combinations(node.parts, 2):
             if isinstance(a, Loop) and isinstance(b, Loop):
                 names = [loop.name.rpartition(".")[2] for loop in (a, b)]
                 if v.wild or names[0] == names[1]:

@@ -485,6 +485,37 @@ def test_compute_with_makes_a_temporary_one_element() -> None:
     assert made.nest().buffers["t"].at == "y.j"
 
 
+def test_compute_with_passes_what_stands_between_before_it() -> None:
+    made = schedule("y[i] = x[i] + 1\nu[i] = x[i] * 2\nz[i] = y[i] - x[i]")
+    check(
+        made.compute_with("y", "z", "i"),
+        """
+for z.i:
+  y: f32 heap buffer
+  y[i] = x[i] + f32(1.0)
+  z[i] = y[i] - x[i]
+for u.i:
+  u[i] = x[i] * f32(2.0)
+""",
+    )
+
+
+def test_compute_with_comes_after_what_it_needs() -> None:
+    made = schedule("y[i] = x[i] + 1\nu[i] = x[i] * 2\nz[i] = y[i] - u[i+1]")
+    check(
+        made.compute_with("y", "z", "i"),
+        """
+u: f32 heap buffer
+for u.i:
+  u[i] = x[i] * f32(2.0)
+for z.i:
+  y: f32 heap buffer
+  y[i] = x[i] + f32(1.0)
+  z[i] = y[i] - u[i+1]
+""",
+    )
+
+
 @pytest.mark.parametrize("sizes", [{"I": 3, "J": 5, "K": 7}, {"I": 1, "J": 1, "K": 1}])
 def test_a_schedule_fits_all_sizes(sizes: dict[str, int]) -> None:
     made = schedule(MATMUL).tile(i=8, j=48).reorder("io", "jo", "k", "ii", "ji").vectorize("ji")

@@ -52,8 +52,8 @@ REASONS = {
         "stages of the kernel are rewritten before copies of their values are made",
     r"of the same name do not match|do not match; loops of one name are joined":
         "compute_with joins loops by name",
-    r"do not follow each other directly":
-        "compute_with joins neighbours",
+    r"does not follow that of":
+        "compute_with joins nests of one sequence, in their order",
     r"loop \S+ is \S+ and loop \S+ is \S+$":
         "compute_with joins loops of one kind",
     r"is not all that loop \S+ contains":
