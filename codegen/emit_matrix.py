@@ -123,12 +123,13 @@ def _multiply(
     f: Frame, total: int, expr: Expr, names: list[str], lefts: _Factors, rights: _Factors
 ) -> None:
     """Adds a product of squares, whose factors are loaded unless they are there."""
-    row, _, word, _ = names
+    row, column, word, _ = names
     types = {name: storage.buffer.dtype for name, storage in f.buffers.items()}
     found = factors(expr, types)
     if found is None:
         raise InternalError(f"no product of the matrix unit: {expr!r}")
-    left, right = found if row in indices_of(found[0]) else found[::-1]
+    # Of one row the left factor may be read where it lies, and its cells say nothing of rows.
+    left, right = sorted(found, key=lambda factor: column in indices_of(factor))
     registers = []
     for factor, choice, along in ((left, lefts, row), (right, rights, word)):
         register, there = choice.take(factor)

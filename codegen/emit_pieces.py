@@ -72,6 +72,7 @@ def _emit(f: Frame, stmts: list[Stmt], size: int, statement: Emit) -> None:
     fn.linkage = "internal"
     fn.attributes.add("noinline")
     g = Frame(f.unit, fn)
+    g.configured = f.configured
     given = iter(fn.args)
     g.pool, g.heap, g.status = (
         None if item is None else next(given) for item in (f.pool, f.heap, f.status)

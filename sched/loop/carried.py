@@ -13,7 +13,7 @@ from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr
 from .dependences import Dependence, dependences, folding
 from .names import index_of
-from .nest import Loop, Nest, Stmt, leaves, loops
+from .nest import IN_ORDER, Loop, Nest, Stmt, leaves, loops
 from .order import other_iteration, relative, runs_before, same_iteration
 from .relations import NO_FOLDS, differ, earlier, from_data, same_element, second
 from .storage import in_coordinates, reads, repeats, touching
@@ -175,7 +175,7 @@ def meets(nest: Nest, stmt: Stmt) -> bool:
             return True
 
     around = around_stmt(nest.tree, stmt.name) if stmt.atomic else []
-    return any(found(loop) for loop in around if loop.kind not in ("serial", "unroll", "vector"))
+    return any(found(loop) for loop in around if loop.kind not in (*IN_ORDER, "vector"))
 
 
 def check_concurrent(nest: Nest, loop: Loop, who: str) -> None:
@@ -260,7 +260,7 @@ def check_marks(nest: Nest, who: str, changed: Collection[str]) -> None:
     """
     users = {name for stmts in touching(nest, changed).values() for name in stmts}
     for loop in loops(nest.tree):
-        if loop.kind in ("serial", "unroll") or users.isdisjoint(loop.values):
+        if loop.kind in IN_ORDER or users.isdisjoint(loop.values):
             continue
         if loop.kind == "vector":
             check_lanes(nest, loop, who)

@@ -92,9 +92,9 @@ class Loop:
     """A named loop: `values` maps each statement under it to the loop's value over its dims.
 
     `name` is unique in the tree ("C.io"; a copy that distribution made is "C.init.io"). `kind` is
-    serial, parallel, dynamic (parallel too), unroll, vector, or a GPU axis such as "block.x" or
-    "thread.y". `extent` is the constant number of iterations where the loop was made by a factor
-    (ii of a split by 8).
+    serial, parallel, dynamic (parallel too), unroll, vector, dot or matrix (`tensorize`), or a GPU
+    axis such as "block.x" or "thread.y". `extent` is the constant number of iterations where the
+    loop was made by a factor (ii of a split by 8).
     `tail` of such a loop: "guard" (a bound or mask in the last block) or "separate" (full blocks
     and the last one are loops of their own, so that full blocks are free of conditions).
     `ahead` lists buffers of which an iteration prefetches what one so many later will read.
@@ -113,6 +113,10 @@ Tree = Leaf | Seq | Loop
 
 PARALLEL = ("parallel", "dynamic")
 """Loops for threads: a share of the iterations for each, or the next ones to whoever is free."""
+
+IN_ORDER = ("serial", "unroll", "dot", "matrix")
+"""Loops whose iterations do not run at once. Those of `tensorize` hold one sum alone, which an
+instruction adds up in another order, but for one thread."""
 
 
 @dataclass(frozen=True, slots=True)
