@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .algo.dtypes import BFLOAT, bf16, from_numpy
+from .algo.dtypes import bf16_form, from_numpy
 from .algo.errors import ScheduleError
 from .algo.graph import build
 from .algo.tensor_expr.op import Op
@@ -86,8 +86,7 @@ class Runner:
             found = self.dispatch.call(arrays, outs, len(self.op.params))
             if found is not None:
                 return found
-        # Whoever gives bfloat16 arrays, not their bits, gets such arrays.
-        bfloat = next((a.dtype for a in arrays if a.dtype.name == BFLOAT), bf16.numpy)
+        bfloat = bf16_form(arrays)
         types = tuple(
             (from_numpy(a.dtype, p.type.dtype), a.shape)
             for p, a in zip(self.op.params, arrays, strict=True)

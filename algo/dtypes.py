@@ -6,6 +6,7 @@ here it is an error that asks for a cast.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,11 @@ def from_numpy(dtype: Any, declared: DType | None = None) -> DType:
 def as_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array as NumPy's own dtypes say it: a bf16 one as its bits, the same memory."""
     return array.view(np.uint16) if array.dtype.name == BFLOAT else array
+
+
+def bf16_form(arrays: Iterable[np.ndarray[Any, Any]]) -> np.dtype[Any]:
+    """The NumPy dtype of bf16 results: bfloat16 where an input is, else uint16, for their bits."""
+    return next((a.dtype for a in arrays if a.dtype.name == BFLOAT), bf16.numpy)
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..algo.dtypes import DType, from_numpy
+from ..algo.dtypes import DType, as_bits, bf16, bf16_form, from_numpy
 from ..algo.errors import DTypeError, ScheduleError, ShapeError, check_count
 from ..algo.graph.graph import ArrayType, Literal
 from ..algo.tensor_expr.op import Op
@@ -102,14 +102,20 @@ class Executor:
             shard.connect(self._shards)
 
     def __call__(self, *arrays: Any) -> list[Array]:
-        """The outputs, in arrays of their own."""
+        """The outputs, in arrays of their own; those of bf16 are bfloat16 where an input is."""
         plan = self.plan
         check_count(plan.name, [given.name for given in plan.inputs], len(arrays))
-        whole = [_argument(plan, g, a) for g, a in zip(plan.inputs, arrays, strict=True)]
+        given = [_argument(plan, g, a) for g, a in zip(plan.inputs, arrays, strict=True)]
+        halves = any(value.type.dtype is bf16 for value in (*plan.inputs, *plan.outputs))
+        whole = [as_bits(array) for array in given] if halves else given
         outputs = [np.empty(out.type.shape, out.type.dtype.numpy) for out in plan.outputs]
         with self._lock:
             self.replicas.run(lambda replica: self._shards[replica].run(whole, outputs))
-        return outputs
+        if not halves:
+            return outputs
+        form = bf16_form(given)
+        kinds = [out.type.dtype for out in plan.outputs]
+        return [a.view(form) if k is bf16 else a for a, k in zip(outputs, kinds, strict=True)]
 
 
 class _Shard:

@@ -81,7 +81,8 @@ def _folded(op: Op, args: Sequence[Value]) -> tuple[Value, ...] | None:
     results = apply(op, literals)
     if any(math.prod(value.shape) > LARGEST for value in (*literals, *results)):
         return None
-    found = interpret_op(op, *map(literal_array, literals))
+    dtypes = [literal.type.dtype for literal in literals]
+    found = interpret_op(op, *map(literal_array, literals), dtypes=dtypes)
     arrays = found if isinstance(found, tuple) else (found,)
     return tuple(literal(a, r.dtype) for a, r in zip(arrays, results, strict=True))
 

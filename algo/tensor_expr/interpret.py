@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, as_bits, bf16, from_numpy
+from ..dtypes import DType, as_bits, bf16, bf16_form, from_numpy
 from ..errors import InternalError, ShapeError, check_count
 from . import types
 from .affine import in_turn
@@ -30,33 +30,43 @@ from .sizes import bind_sizes, evaluate
 
 
 def interpret(
-    op: Op, *arrays: Any, sizes: Mapping[str, int] | None = None, exact: bool = False
+    op: Op,
+    *arrays: Any,
+    sizes: Mapping[str, int] | None = None,
+    exact: bool = False,
+    dtypes: Sequence[DType] | None = None,
 ) -> Any:
     """The result of `op` on arrays, one a parameter; a tuple of arrays if it returns several.
 
     Integers and booleans come out exactly as compiled code gives them, floats with the same types
     and accumulators. With `exact`, all float work is done in float64 and floats come out as
     float64: the reference to compare others with. `sizes` binds size symbols that no shape binds.
-    A bf16 result is its bits, as uint16.
+    A bf16 result is bfloat16 where an array is, else its bits, as uint16; `dtypes` says of which
+    arrays uint16 is bf16's bits, beside those of parameters that are declared so.
     """
     op = settled_on(op, arrays)
     checked = check(op)
     given = dict(zip((p.name for p in op.params), map(np.asarray, arrays), strict=False))
     check_count(op.name, [p.name for p in op.params], len(arrays))
-    dtypes = {p.name: from_numpy(given[p.name].dtype, p.type.dtype) for p in op.params}
+    known = dtypes or [None] * len(arrays)
+    kinds = {
+        p.name: from_numpy(given[p.name].dtype, p.type.dtype or dtype)
+        for p, dtype in zip(op.params, known, strict=True)
+    }
     bound = {**(sizes or {}), **bind_sizes(checked, {n: a.shape for n, a in given.items()})}
-    run = _Run(checked, types.infer(checked, dtypes), bound, exact)
+    run = _Run(checked, types.infer(checked, kinds), bound, exact)
     for name, array in given.items():
-        if dtypes[name] is bf16:
+        if kinds[name] is bf16:
             array = (as_bits(array).astype(np.uint32) << np.uint32(16)).view(np.float32)
-        run.tensors[name] = Typed(run.convert(array, dtypes[name]), dtypes[name])
+        run.tensors[name] = Typed(run.convert(array, kinds[name]), kinds[name])
     for part in parts(checked.steps, 0):
         try:
             run.steps(part)
         except ShapeError as error:
             raise ShapeError(f"{op.name}: {error}{located(op, run.number)}") from None
     run.finish()
-    results = tuple(run.result(name) for name in op.returns)
+    form = bf16_form(given.values())
+    results = tuple(run.result(name, form) for name in op.returns)
     return results[0] if len(results) == 1 else results
 
 
@@ -71,11 +81,11 @@ class _Run(Evaluator):
         self.dtypes = dtypes
         self.number = 0  # of the equation that is being computed
 
-    def result(self, name: str) -> Array:
-        """A returned tensor, in its own type (floats in float64 if exact)."""
+    def result(self, name: str, form: np.dtype[Any]) -> Array:
+        """A returned tensor, in its own type (floats in float64 if exact), bf16 in that form."""
         array, dtype = self.tensors[name]
         if dtype is bf16 and not self.exact:
-            return (array.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+            return (array.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(form)
         return array
 
     def steps(self, part: Sequence[Step]) -> None:
