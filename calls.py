@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from .algo.errors import ScheduleError
 from .algo.graph import build
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from .sched.loop.schedule import Schedule
 
 
-def threads(n: int | None = None) -> int:
+def threads(n: SupportsIndex | None = None) -> int:
     """Sets the number of threads of parallel loops, if given, and returns it.
 
     Default schedules are chosen for it; plain calls find again what they used at an earlier number.
     Until it is set it is DIPTYCH_NUM_THREADS, else OMP_NUM_THREADS, else what the affinity and the
     cgroup quota of the process grant, read once, when it is first needed: whoever changes those
-    later sets it. Raises `ValueError` for what is no number of at least 1.
+    later sets it. Raises `ValueError` for what is no integer from 1 to 32767.
     """
     from .codegen import pool
 
     found = pool.threads(n)
     if n is not None:
-        attached.resize(n)
+        attached.resize(found)
     return found
 
 

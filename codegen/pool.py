@@ -17,7 +17,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -26,7 +27,7 @@ from ..algo.errors import Error
 from . import jit
 from .kept import kept_object
 from .pool_code import BYTES, FIELDS, OFFSETS, pool_llvm
-from .thread_count import available, default_threads
+from .thread_count import MOST, available, default_threads
 
 EAGER, PATIENT = 50e-6, 1e-3
 """Seconds for which a thread without work looks for it all the time, and then between letting
@@ -37,13 +38,13 @@ _local = threading.local()
 
 
 class ThreadCountError(Error, ValueError):
-    """A number of threads below 1 or not a number."""
+    """A number of threads that is none, below 1, or more than a pool counts."""
 
 
 class Pool:
     """Up to `threads` threads, the caller's included, for one parallel loop at a time."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: SupportsIndex) -> None:
         self.threads = _count(threads)
         self._reset()
         _pools.add(self)
@@ -58,7 +59,7 @@ class Pool:
         thread), and how many threads may work for it, each of which needs its part of memory."""
         return self._leases.get(self.threads) or self._start(self.threads)
 
-    def resize(self, threads: int) -> None:
+    def resize(self, threads: SupportsIndex) -> None:
         """Sets the number of threads from the next call of a kernel on."""
         self.threads = _count(threads)
 
@@ -144,10 +145,14 @@ def _lines(count: int) -> Any:
     return raw[skip : skip + count]
 
 
-def _count(threads: int) -> int:
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads < 1 << 15:
-        raise ThreadCountError(f"threads: {threads!r} came; expected an integer of at least 1")
-    return threads
+def _count(threads: SupportsIndex) -> int:
+    try:
+        number = 0 if isinstance(threads, bool) else index(threads)
+    except TypeError:
+        number = 0
+    if not 1 <= number <= MOST:
+        raise ThreadCountError(f"threads: {threads!r} came; expected an integer from 1 to {MOST}")
+    return number
 
 
 class _Code:
@@ -207,7 +212,7 @@ def current() -> Pool:
     return found or _shared.get()
 
 
-def threads(n: int | None = None) -> int:
+def threads(n: SupportsIndex | None = None) -> int:
     """Sets the number of threads of parallel loops, if given, and returns it."""
     if n is not None:
         current().resize(n)

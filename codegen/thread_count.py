@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path, PurePosixPath
 
 from ..algo.errors import EnvironmentValueError
 
+MOST = (1 << 15) - 1
+"""A region of the pool counts those that it wants in 15 bits (`pool_code.py`)."""
+
 
 def default_threads() -> int:
-    """DIPTYCH_NUM_THREADS, else OMP_NUM_THREADS, else what is available."""
+    """DIPTYCH_NUM_THREADS, else OMP_NUM_THREADS if it is such a number, else what is available."""
     for name in ("DIPTYCH_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
         if not text:
             continue
-        if text.isdigit() and int(text) > 0:
-            return int(text)
+        number = int(text) if re.fullmatch("[0-9]{1,9}", text) else 0
+        if 1 <= number <= MOST:
+            return number
         if name == "DIPTYCH_NUM_THREADS":
             raise EnvironmentValueError(
-                f"DIPTYCH_NUM_THREADS is {text!r}; expected a number of threads, at least 1"
+                f"DIPTYCH_NUM_THREADS is {text!r}; expected a number of threads from 1 to {MOST}"
             )
     return available()
 

@@ -185,16 +185,21 @@ def test_a_forked_child_has_workers_of_its_own(native: Any) -> None:
     group.close()
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 2.0, True, "2"])
+@pytest.mark.parametrize(
+    "wrong", [0, -1, 2.0, True, "2", 32768, np.int64(0), np.float64(2), np.True_]
+)
 def test_wrong_numbers_of_threads(wrong: Any) -> None:
     with pytest.raises(ThreadCountError) as caught:
         Pool(wrong)
-    assert str(caught.value) == f"threads: {wrong!r} came; expected an integer of at least 1"
+    assert str(caught.value) == f"threads: {wrong!r} came; expected an integer from 1 to 32767"
 
 
 def test_setting_the_number_of_threads() -> None:
     with pool.using(Pool(2)):
         assert pool.threads(3) == 3 == pool.threads() == machine().threads
+        for two in (np.int64(2), np.uint8(2), np.array(2)):
+            found = pool.threads(two)
+            assert (type(found), found) == (int, 2)
 
 
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,15 +208,17 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_threads() == 3
     monkeypatch.setenv("DIPTYCH_NUM_THREADS", "5")
     assert default_threads() == 5
-    monkeypatch.setenv("DIPTYCH_NUM_THREADS", "many")
-    with pytest.raises(EnvironmentValueError) as caught:
-        default_threads()
-    assert str(caught.value) == (
-        "DIPTYCH_NUM_THREADS is 'many'; expected a number of threads, at least 1"
-    )
+    for wrong in ("many", "0", "-1", "²", "٣", "1_0", "100000", "9" * 5000):
+        monkeypatch.setenv("DIPTYCH_NUM_THREADS", wrong)
+        with pytest.raises(EnvironmentValueError) as caught:
+            default_threads()
+        assert str(caught.value) == (
+            f"DIPTYCH_NUM_THREADS is {wrong!r}; expected a number of threads from 1 to 32767"
+        )
     monkeypatch.delenv("DIPTYCH_NUM_THREADS")
-    monkeypatch.setenv("OMP_NUM_THREADS", "dynamic")
-    assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
+    for wrong in ("dynamic", "²", "100000"):
+        monkeypatch.setenv("OMP_NUM_THREADS", wrong)
+        assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
 
 
 def test_control_groups(tmp_path: Path) -> None:
