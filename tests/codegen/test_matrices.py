@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -146,30 +147,38 @@ def test_loop_ir_is_exact(seed: int, machine: Machine) -> None:
     np.testing.assert_array_equal(got, want, err_msg=made.text)
 
 
+@pytest.fixture
+def permission(monkeypatch: Any) -> Iterator[Callable[[bool], None]]:
+    """Says whether the unit may be used, which keys of kept code know once a process."""
+
+    def say(allowed: bool) -> None:
+        monkeypatch.setattr(matrix_unit, "permitted", lambda: allowed)
+        kept._processor.cache_clear()
+
+    yield say
+    monkeypatch.undo()
+    kept._processor.cache_clear()
+
+
 @pytest.mark.parametrize("seed", range(9))
-def test_code_of_other_machines(seed: int, monkeypatch: Any) -> None:
+def test_code_of_other_machines(seed: int, permission: Callable[[bool], None]) -> None:
     """A machine without the unit, or that refuses it, computes the same by other instructions."""
     rng, draw = np.random.default_rng(seed), random.Random(200 + seed)
     text, shapes = OPERATORS[seed]
     arrays = [numbers(rng, draw.choice(TYPES), *shape) for shape in shapes]
     made = drawn(draw, text)
     want = dt.interpret(made.op, *arrays)
-    monkeypatch.setattr(matrix_unit, "permitted", lambda: False)
+    permission(False)
     np.testing.assert_array_equal(dt.Schedule.parse(made.op, made.text)(*arrays), want)
 
 
-def test_permission_is_part_of_what_is_kept(monkeypatch: Any) -> None:
+def test_permission_is_part_of_what_is_kept(permission: Callable[[bool], None]) -> None:
     """Code for the unit is not taken from the disk by a process that may not use it."""
-    allowed = kept.object_key("a")
-    other = not matrix_unit.permitted()
-    monkeypatch.setattr(matrix_unit, "permitted", lambda: other)
-    kept._processor.cache_clear()
-    try:
-        assert kept.object_key("a") != allowed
-    finally:
-        monkeypatch.undo()
-        kept._processor.cache_clear()
-    assert kept.object_key("a") == allowed
+    keys = []
+    for allowed in (True, False, True):
+        permission(allowed)
+        keys.append(kept.object_key("a"))
+    assert keys[0] == keys[2] != keys[1]
 
 
 @pytest.mark.parametrize("two", TYPES)
