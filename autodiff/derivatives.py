@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ..algo.errors import GradientError
 from ..algo.steps import Steps, finish
+from ..algo.tensor_expr.affine import is_integer
 from ..algo.tensor_expr.build import add, compare, mul, sub
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, substitute, walk
 from ..algo.tensor_expr.scalar import VALUE, Scalar
@@ -52,7 +53,7 @@ _exp, _log, _sin, _cos, _sign, _floor, _sigmoid = map(
     _call, ("exp", "log", "sin", "cos", "sign", "floor", "sigmoid")
 )
 ONE, TWO, THREE = Const(1), Const(2), Const(3)
-LN_2 = Const(math.log(2))
+LN_2, INFINITY = Const(math.log(2)), Const(math.inf)
 TWO_OVER_SQRT_PI = Const(2 / math.sqrt(math.pi))
 
 
@@ -87,7 +88,11 @@ def _where(c: Expr, condition: Expr, a: Expr, b: Expr, y: Expr) -> Cotangents:
 
 
 def _pow(c: Expr, a: Expr, n: Expr, y: Expr) -> Cotangents:
-    """Closed under differentiation where n is a constant: x**2, 2*x, 2, and no x**0 or log(x)."""
+    """Closed under differentiation where n is a constant: x**2, 2*x, 2, and no x**0 or log(x).
+
+    Else n * x**(n - 1) is 0 where n is, not 0 * inf; but where n is data it may vary, too, so that
+    the product stays (by n its derivative is 1 / x) wherever it is a number.
+    """
     if isinstance(n, Const):
         if n.value == 0:
             return None, None
@@ -95,9 +100,12 @@ def _pow(c: Expr, a: Expr, n: Expr, y: Expr) -> Cotangents:
             return c, None
         lower = a if n.value == 2 else Call("pow", (a, Const(n.value - 1, n.dtype)))
         return mul(c, mul(n, lower)), None
-    by_base = mul(c, mul(n, Call("pow", (a, sub(n, ONE)))))
+    lower, some = Call("pow", (a, sub(n, ONE))), compare("ne", n, Const(0))
+    if not is_integer(n):
+        some = Call("or", (some, compare("ne", Call("abs", (lower,)), INFINITY)))
+    by_base = Guarded(((some, True),), mul(c, mul(n, lower)))
     by_exponent = Guarded(((compare("eq", a, Const(0)), False),), mul(c, mul(y, _log(a))))
-    return by_base, (by_exponent,)
+    return (by_base,), (by_exponent,)
 
 
 DERIVATIVES: dict[str, Pullback] = {

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ..algo.tensor_expr.affine import is_affine, linear, normalize
+from ..algo.tensor_expr.affine import bounds, is_affine, linear, normalize
 from ..algo.tensor_expr.build import add, both, compare, conjuncts, mul, sub
 from ..algo.tensor_expr.canonical import Linear
 from ..algo.tensor_expr.domains import counterexample
@@ -86,7 +86,7 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
     where += statement.where
     while (outermost := guard(value)) is not None:
         condition, value = outermost
-        where += conjuncts(condition)
+        where += [c for c in conjuncts(condition) if not _always(c, statement.ranges)]
     system = _System(
         {index: r for index, r in ranges.items() if isinstance(index, Index)},
         [substitute(c, fresh) for c in where],
@@ -97,6 +97,16 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
     inside = [_between(place(dim), Const(0), extent) for dim, extent in enumerate(shape)]
     term = system.term([c for pair in inside for c in pair])
     return replace(term, hints=tuple(map(_hint, access.indices)))
+
+
+def _always(condition: Expr, ranges: Sequence[Range]) -> bool:
+    """Do the ends of ranges say that a condition holds, as k + 1 != 0 where k starts at 0?"""
+    known = {}
+    for r in ranges:
+        last = bounds(r.hi, {})[1]
+        known[r.index] = (bounds(r.lo, {})[0], None if last is None else last - 1)
+    verdict = normalize(condition, known)
+    return isinstance(verdict, Const) and verdict.value is True
 
 
 def _has_guards(value: Expr, data: bool) -> bool:

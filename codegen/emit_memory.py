@@ -145,7 +145,7 @@ def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> 
     align = alignment(storage, _lowest(f, offset))
     mask = _mask(f, offset)
     # What happens to lie behind a row on the stack may be subnormal, and slow to compute with.
-    if mask is None or (_padded(storage, offset) and storage.buffer.scope != "stack"):
+    if mask is None or (_padded(f, storage, offset) and storage.buffer.scope != "stack"):
         raw = f.ib.load(first, typ=vec, align=align)
     elif (count := _count(f, storage, offset)) is not None:
         return emit_tail.load_first(f, first, count, vec, align, lambda i: _tag(f, storage, i))
@@ -176,7 +176,7 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     raw = _reversed(f, raw, offset)
     if mask is not None and _behind(f, storage, offset):
         mask = None
-    if mask is not None and _padded(storage, offset):
+    if mask is not None and _padded(f, storage, offset):
         old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
         raw, mask = f.ib.select(mask, raw, old), None
     if mask is None:
@@ -190,9 +190,13 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
     _tag(f, storage, f.ib.call(fn, [raw, first, I32(align), mask]))
 
 
-def _padded(storage: Storage, offset: Value) -> bool:
-    """May lanes beyond the end be touched? Own storage is padded there, but not at its start."""
-    return storage.own and offset.step > 0
+def _padded(f: Frame, storage: Storage, offset: Value) -> bool:
+    """May lanes that are off be touched? Own storage is padded behind its end but not before its
+    start, where the first lane lies only if a condition holds it off."""
+    if not storage.own or offset.step <= 0:
+        return False
+    start = offset.bias if offset.llvm is None else offset.bounds[0]
+    return start >= 0 or f.mask is None or f.mask.count is not None
 
 
 def _behind(f: Frame, storage: Storage, offset: Value) -> bool:

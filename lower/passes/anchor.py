@@ -5,18 +5,19 @@
                                                          if max(k, 8) <= i: S
 
 Registers are indexed by constants. Counted from a start that varies, as a triangular domain gives
-it, the cells would be known only if all that it depends on were unrolled too.
+it, the cells would be known only if all that it depends on were unrolled too. The start is the
+least that the loops around allow: before it there may be no cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...algo.tensor_expr.affine import Interval, bounds
+from ...algo.tensor_expr.affine import Interval
 from ...algo.tensor_expr.build import compare, const
 from ...algo.tensor_expr.expr import Index, indices_of
 from ..ir import Alloc, For, Function, If, Stmt, rebuild, with_
-from ..ranges import inside
+from ..ranges import inside, least
 from .unroll import indexed
 
 Known = Mapping[str, Interval]
@@ -24,19 +25,20 @@ Known = Mapping[str, Interval]
 
 def anchor(function: Function) -> Function:
     """The function with conditions in place of varying starts of loops over registers."""
-    return Function(function.name, function.params, _stmt(function.body, {}, frozenset()))
+    return Function(function.name, function.params, _stmt(function.body, {}, (), frozenset()))
 
 
-def _stmt(stmt: Stmt, known: Known, registers: frozenset[str]) -> Stmt:
+def _stmt(stmt: Stmt, known: Known, loops: tuple[For, ...], registers: frozenset[str]) -> Stmt:
     if isinstance(stmt, Alloc):
         registers |= {buffer.name for buffer in stmt.buffers if buffer.scope == "register"}
     within = inside(stmt, known)
-    done = rebuild(stmt, lambda inner: _stmt(inner, within, registers))
-    return _anchored(done, known, registers) if isinstance(done, For) else done
+    around = (*loops, stmt) if isinstance(stmt, For) else loops
+    done = rebuild(stmt, lambda inner: _stmt(inner, within, around, registers))
+    return _anchored(done, known, loops, registers) if isinstance(done, For) else done
 
 
-def _anchored(loop: For, known: Known, registers: frozenset[str]) -> Stmt:
-    start = bounds(loop.lo, known)[0]
+def _anchored(loop: For, known: Known, loops: tuple[For, ...], registers: frozenset[str]) -> Stmt:
+    start = least(Index(loop.var), (*loops, loop), known)
     if start is None or not _drifts(loop, registers):
         return loop
     whole = with_(loop, lo=const(start))

@@ -107,7 +107,7 @@ class _Reach:
             return False
         for axis, index in enumerate(cell.indices):
             end = _end(index, vectors)
-            if end is None:
+            if end is None or end[0] < end[1] > 1:  # lanes before the first cell are not padded
                 return False
             self.ends[axis] = max(self.ends[axis], end[0])
             if axis != last:

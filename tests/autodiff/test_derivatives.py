@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from diptych.algo.dtypes import f32, i32
-from diptych.algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, walk
+from diptych.algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, walk
 from diptych.algo.tensor_expr.operations import ERASED, OPERATIONS
 from diptych.algo.tensor_expr.printer import print_expr
 from diptych.autodiff.derivatives import DERIVATIVES, Guarded, pullback
@@ -63,6 +63,10 @@ def shown(body: Expr) -> dict[str, str]:
         (Call("pow", (A, Const(2))), {"a": "c[] * (2 * a[])"}),
         (Call("pow", (A, Const(3))), {"a": "c[] * (3 * a[]**2)"}),
         (Call("pow", (A, Const(0))), {}),
+        (Call("pow", (A, Index("k"))), {"a": "where(k != 0, c[] * (k * a[]**(k - 1)), 0)"}),
+        (Call("pow", (A, B)),
+         {"a": "where((b[] != 0) | (abs(a[]**(b[] - 1)) != inf), c[] * (b[] * a[]**(b[] - 1)), 0)",
+          "b": "where(a[] == 0, 0, c[] * (a[]**b[] * log(a[])))"}),
         (Call("max", (A, Const(0))),
          {"a": "where(a[] > 0, c[], where(a[] == 0, c[] / 2, 0))"}),
         (Call("max", (A, B)),

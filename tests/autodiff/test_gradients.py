@@ -7,6 +7,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.algo.dtypes import BY_NAME
 from diptych.algo.errors import GradientError, UnsupportedError
 from diptych.algo.tensor_expr.check import check
 from diptych.algo.tensor_expr.parse import parse
@@ -143,6 +144,46 @@ def test_reads_by_quotients_and_rests_are_gathered(
     assert adjoint(op, "A").text.splitlines()[-1].strip() == gradient
     rng = np.random.default_rng(0)
     dt.check_grads(op, [rng.standard_normal(shape) for shape in shapes])
+
+
+POLYNOMIAL = "f(x: [N], c: [K]) -> y:\n    y[i] = sum(c[k] * x[i]**k)\n"
+POWERS = "f(x: [N], p: {}[K]) -> y:\n    y[i,k] = x[i]**p[k]\n"
+
+
+@pytest.mark.parametrize("exponents", ["index", "f32", "i32", "u8", "u32"])
+def test_powers_of_zero_and_powers_by_zero(exponents: str) -> None:
+    """By x, x**0 has the derivative 0 everywhere: 0 * x**-1 is not asked at 0, near 0, or, with
+    unsigned exponents, where 0 - 1 is the greatest number."""
+    x = np.array([0, 2, -1.5, 1e-42, 1e30], np.float32)
+    if exponents == "index":
+        op, second = parse(POLYNOMIAL), np.ones(3, np.float32)
+    else:
+        op, second = parse(POWERS.format(exponents)), np.arange(3).astype(BY_NAME[exponents].numpy)
+    gradient = adjoint(op, "x")
+    dy = np.ones(5 if exponents == "index" else (5, 3), np.float32)
+    given = {"x": x, "c": second, "p": second, "dy": dy}
+    args = [given[p.name] for p in gradient.params]
+    for found in (dt.interpret(gradient, *args), gradient(*args)):
+        np.testing.assert_allclose(found, 1 + 2 * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "args"),
+    [
+        (POLYNOMIAL, ([0, 2, -1], [1, 2, -3, 0.5])),
+        (POWERS.format("f64"), ([1, 2, 0.3], [0, 1, 2, 0.5])),  # d2y / dx dp is 1 / x at p = 0
+        ("f(x: [N]) -> y:\n    y[i,k] = x[i]**(k-2) where k in 0:6\n", ([0.5, 2],)),
+    ],
+)
+def test_powers_twice(text: str, args: tuple[list[float], ...]) -> None:
+    dt.check_grads(parse(text), [np.array(a, np.float64) for a in args], order=2)
+
+
+def test_exponents_that_are_not_0_are_not_asked() -> None:
+    op = parse("f(x: [N]) -> y:\n    y[i,k] = x[i]**(k+1) where k in 0:4\n")
+    assert adjoint(op, "x").text.splitlines()[-1].strip() == (
+        "dx[i] = sum(dy[i,k] * ((k + 1) * x[i]**k))"
+    )
 
 
 FOUND = {

@@ -223,6 +223,24 @@ function private(x: param f32[8] align 4, y: param f32[8] align 4):
 """))  # fmt: skip
 
 
+@pytest.mark.parametrize("scope", ["stack", "register", "heap"])
+@pytest.mark.parametrize("stop", [8, 7])
+def test_lanes_before_the_first_cell_are_not_touched(native: Any, scope: str, stop: int) -> None:
+    """Conditions may hold off the lanes from which a vector of cells starts."""
+    agree(native(f"""
+function before(x: param f32[8] align 4, y: param f32[8] align 4):
+    alloc t: {scope} f32[5]:
+        for i in 0 .. 4 vector(4):
+            t[i] = x[i]
+        t[4] = x[4]
+        for i in 0 .. {stop} vector(8):
+            if i >= 4:
+                t[i - 4] sum= x[i]
+        for i in 0 .. 8 vector(8):
+            y[i] = where((3 <= i) & (i < {stop}), t[i - 3], x[i])
+"""))  # fmt: skip
+
+
 def test_let(native: Any) -> None:
     agree(native("""
 function lets(x: param f32[20] align 4, y: param f32[16] align 4):

@@ -134,6 +134,34 @@ def test_anchor():
     )
 
 
+def test_loops_are_anchored_at_the_first_cell_that_there_is():
+    """By its loops `a + b - 2*y` is at least 0, though interval by interval it might be -4."""
+    check(
+        "anchor",
+        """
+        for y in 0 .. 3:
+            alloc r: register f32[8]:
+                for a in 0 .. 2:
+                    for b in max(2 * y - a, 0) .. 3:
+                        for i in a + b - 2 * y .. a + b - 2 * y + 2 vector:
+                            r[i] sum= x[i]
+        """,
+        """
+        for y in 0 .. 3:
+            alloc r: register f32[8]:
+                for a in 0 .. 2:
+                    for b in max(2 * y - a, 0) .. 3:
+                        if a + b - 2 * y <= 0:
+                            for i in 0 .. a + b - 2 * y + 2 vector:
+                                r[i] sum= x[i]
+                        else:
+                            for i in 0 .. a + b - 2 * y + 2 vector:
+                                if a + b - 2 * y <= i:
+                                    r[i] sum= x[i]
+        """,
+    )
+
+
 def test_strip():
     check(
         "strip",
@@ -387,6 +415,39 @@ def test_registers():
             alloc p: register f32[2, 5] strides [8, 1]:
                 for i in 4 .. 5 vector(4):
                     p[1, i] = x[i]
+        """,
+    )
+
+
+def test_lanes_before_the_first_cell_are_in_memory():
+    """Rows of registers are padded behind their ends only; a row or a column starts within."""
+    check(
+        "registers",
+        """
+        for n in 0 .. 9:
+            alloc t: register f32[4]:
+                for i in 0 .. 8 vector(8):
+                    if i >= 4:
+                        t[i - 4] = x[i]
+            alloc s: register f32[4, 4]:
+                for j in 0 .. 4 vector(4):
+                    y[j] = where(j >= 1, s[j - 1, 2], 0.0:f32)
+            alloc r: register f32[4]:
+                for i in 4 .. 8 vector(4):
+                    r[i - 4] = x[i]
+        """,
+        """
+        for n in 0 .. 9:
+            alloc t: stack f32[4]:
+                for i in 0 .. 8 vector(8):
+                    if i >= 4:
+                        t[i - 4] = x[i]
+            alloc s: stack f32[4, 4]:
+                for j in 0 .. 4 vector(4):
+                    y[j] = where(j >= 1, s[j - 1, 2], 0.0:f32)
+            alloc r: register f32[4]:
+                for i in 4 .. 8 vector(4):
+                    r[i - 4] = x[i]
         """,
     )
 

@@ -101,3 +101,30 @@ def test_perceptrons_of_any_size(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     x, v, w = (rng.integers(-3, 4, s).astype(np.float32) for s in ((b, i), (i, j), (j, k)))
     np.testing.assert_array_equal(op(x, v, w), dt.interpret(op, x, v, w))
+
+
+SKEWED = """
+f(d: [A, B, C]) -> z:
+    z[y,x] = sum(d[a,b,x-(a+b)%2], where=((a + b) // 2 == y) & (x - (a + b) % 2 >= 0)
+        & (x - (a + b) % 2 < C)) + sum(d[a,b,0])
+        where y in 0:{rows}, x in 0:{columns}, a in 0:A, b in 0:B
+"""
+
+
+@pytest.mark.parametrize("columns", [3, 5, 9, 17])
+@pytest.mark.parametrize("shape", [(2, 3, 2), (3, 5, 2), (2, 3, 7), (1, 1, 1)])
+def test_rows_of_registers_from_which_terms_start_apart(
+    shape: tuple[int, ...], columns: int
+) -> None:
+    """Loops that start where others say are anchored within their rows."""
+    op = dt.op(SKEWED.format(rows=(sum(shape[:2]) + 2) // 2, columns=columns))
+    d = np.random.default_rng(0).integers(-9, 10, shape).astype(np.float64)
+    np.testing.assert_array_equal(op(d), dt.interpret(op, d))
+
+
+def test_the_gradient_of_a_skewed_read_twice() -> None:
+    op = dt.op("""
+f(A: [3, 4]) -> y:
+    y[a,b,c] = A[(a+b)//2,(a+b)%2+c]**2 where a in 0:2, b in 0:3, c in 0:2
+""")
+    dt.check_grads(op, [np.random.default_rng(0).standard_normal((3, 4))], order=2)
