@@ -20,7 +20,7 @@ from .access import Group, groups
 from .default_across import across
 from .default_contract import contraction
 from .default_join import blocked
-from .default_joins import Join, joins
+from .default_joins import Join, beside, joins
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
 from .default_words import by_words
@@ -77,8 +77,11 @@ def choose(
     choices |= crossed | worded
     for name in sliding:
         consumer, index = joined[name]
-        choices[name] = replace(choices[name], slides=True)
-        choices[consumer] = _rows(choices[consumer], index, found[-1], machine)
+        choices[consumer] = host = _rows(choices[consumer], index, found[-1], machine)
+        producer = next(group for group in found if group.name == name)
+        if host.vector is not None and beside(producer, found[-1], host.vector):
+            index = host.vector
+        choices[name] = replace(choices[name], slides=True, join=(consumer, index))
     return Sketch(blocked(found, choices, lanes, machine) if joined else choices)
 
 

@@ -124,3 +124,14 @@ def _slides(producer: Group, consumer: Group) -> bool:
             if form is None or form.terms:
                 return False
     return bool(producer.outs) and not producer.reds
+
+
+def beside(producer: Group, consumer: Group, vector: str) -> bool:
+    """Is a temporary that slides read only in the lanes that make it?
+
+    Then one loop does both, and the newest row is used from registers.
+    """
+    lanes = tuple(map(Index, consumer.outs[1:]))
+    rows = [a.indices[1:] for a in reads_of(consumer) if a.tensor == producer.name]
+    own = len(producer.outs) == len(consumer.outs) and not consumer.reds
+    return own and consumer.outs[-1] == vector and all(row == lanes for row in rows)

@@ -50,7 +50,7 @@ class Choice:
     iterations (0: no blocks); if it belongs to the reduction, each block has a result of its own.
     `join` computes the nest inside a loop of its consumer, a
     (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is;
-    with `slides` the values of earlier iterations of a block are kept there.
+    with `slides` the values of earlier iterations of a block of its `outer` are kept there.
     Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
     such a result past the caches.
     `solved` are indices that others determine: their loops, of one iteration, go innermost.
@@ -104,7 +104,9 @@ def build(
     # Consumers first: what a nest is joined to must have its final loops.
     for group in reversed(found):
         choice = sketch.choices.get(group.name, Choice())
-        if choice.join is not None and _join(draft, group, choice.join, choice.slides):
+        host = sketch.choices.get(choice.join[0], Choice()) if choice.join else Choice()
+        kept = host.outer if choice.slides else None
+        if choice.join is not None and _join(draft, group, choice.join, kept):
             nest = _Nest(draft, group, choice, machine, alone=False)
             if choice.tile:
                 nest.tile(_above(draft, group, nests.get(choice.join[0])))
@@ -116,11 +118,15 @@ def build(
     return draft.schedule
 
 
-def _join(draft: Draft, group: Group, join: tuple[str, str], slides: bool) -> bool:
+def _join(draft: Draft, group: Group, join: tuple[str, str], kept: str | None) -> bool:
+    """Computes a nest inside a loop of its consumer; its values stay over a block of `kept`."""
     consumer, index = join
-    if slides:
-        loop, block = f"{consumer}.{index}i", f"{consumer}.{index}o"
-        return draft.attempt(ComputeAt(group.name, loop), StoreAt(group.name, block))
+    if kept is not None:
+        inside = [f"{consumer}.{i}{end}" for i in (index, kept) for end in ("i", "")]
+        store = StoreAt(group.name, f"{consumer}.{kept}o")
+        return any(
+            draft.attempt(ComputeAt(group.name, loop), store) for loop in inside if draft.has(loop)
+        )
     for loop in (f"{consumer}.{index}b", f"{consumer}.{index}", f"{consumer}.{index}o"):
         if draft.has(loop):
             return draft.attempt(ComputeAt(group.name, loop))

@@ -35,8 +35,8 @@ TEXTS = {
     TOTAL: '.split("i", 256).rfactor("io").vectorize("j").parallel("io")',
     COLUMNS: '.split("j", 512).reorder("jo", "i", "ji").vectorize("ji").parallel("jo")',
     BIGGEST: '.compute_at("y_max", "y.i").vectorize("y_max.j").vectorize("y.j").parallel("y.i")',
-    BLUR: '.split("y.i", 64).compute_at("h", "y.ii").store_at("h", "y.io").vectorize("h.j")'
-    '.vectorize("y.j").parallel("y.io")',
+    BLUR: '.split("y.i", 64).compute_at("h", "y.j").store_at("h", "y.io").vectorize("y.j")'
+    '.parallel("y.io")',
 }
 
 
@@ -64,3 +64,36 @@ def test_values(text: str, shape: tuple[int, int]) -> None:
     sizes = bind_sizes(check(op), {"x": shape})
     run = op.with_schedule(default(op, {"x": dt.f32}, sizes, MACHINE), strict=True)
     np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-4, atol=1e-4)
+
+
+SLIDING = {
+    "two temporaries": "h[i,j] = x[i,j] * 2\nk[i,j] = exp(x[i,j+1])\n"
+    "y[i,j] = h[i+2,j] - h[i,j] + k[i+1,j] where j in 0:W-1",
+    "lanes of neighbours": "h[i,j] = x[i,j] * 2\ny[i,j] = h[i,j] + h[i+1,j+1] + h[i+1,j]",
+    "rows ahead": "h[i,j] = x[i,j] * 2\ny[i,j] = h[i+2,j] / (1 + abs(h[i+1,j]))",
+    "under a condition": "h[i,j] = x[i,j] * 2\ny[i,j] = where(i % 3 == 0, h[i,j], h[i+1,j])"
+    " where i in 0:H-1",
+}
+
+
+@pytest.mark.parametrize("shape", [(67, 129), (200, 40), (9, 7), (3, 300)])
+@pytest.mark.parametrize("text", SLIDING.values(), ids=SLIDING)
+def test_rows_that_slide(text: str, shape: tuple[int, int]) -> None:
+    op: Any = dt.op(f"slide(x: [H, W]) -> y:\n {text}".replace("\n", "\n "))
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    schedule = default(op, {"x": dt.f32}, bind_sizes(check(op), {"x": shape}), MACHINE)
+    assert "store_at" in schedule.text or shape[0] < 10
+    run = op.with_schedule(schedule, strict=True)
+    np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-5, atol=1e-5)
+
+
+def test_planes_slide_along_the_outermost_loop() -> None:
+    op: Any = dt.op(
+        "planes(x: [D, H, W]) -> y:\n h[i,j,k] = x[i,j,k] + x[i,j,k+1]\n"
+        " y[i,j,k] = h[i,j,k] * h[i+1,j,k]"
+    )
+    x = np.random.default_rng(2).standard_normal((37, 5, 301)).astype(np.float32)
+    schedule = default(op, {"x": dt.f32}, bind_sizes(check(op), {"x": x.shape}), MACHINE)
+    assert '.compute_at("h", "y.k").store_at("h", "y.io")' in schedule.text
+    run = op.with_schedule(schedule, strict=True)
+    np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-5, atol=1e-5)
