@@ -82,6 +82,8 @@ class Executor:
 
     def __init__(self, plan: Plan, compile: Compile = compile_kernel) -> None:
         self.plan = plan
+        ends = [given.type for given in plan.inputs] + [out.type for out in plan.outputs]
+        self._halves = any(kind.dtype is bf16 for kind in ends)
         made: dict[tuple[Any, ...], Kernel] = {}
         self.kernels: dict[str, Kernel] = {}
         for name, spec in plan.kernels.items():
@@ -106,12 +108,11 @@ class Executor:
         plan = self.plan
         check_count(plan.name, [given.name for given in plan.inputs], len(arrays))
         given = [_argument(plan, g, a) for g, a in zip(plan.inputs, arrays, strict=True)]
-        halves = any(value.type.dtype is bf16 for value in (*plan.inputs, *plan.outputs))
-        whole = [as_bits(array) for array in given] if halves else given
+        whole = [as_bits(array) for array in given] if self._halves else given
         outputs = [np.empty(out.type.shape, out.type.dtype.numpy) for out in plan.outputs]
         with self._lock:
             self.replicas.run(lambda replica: self._shards[replica].run(whole, outputs))
-        if not halves:
+        if not self._halves:
             return outputs
         form = bf16_form(given)
         kinds = [out.type.dtype for out in plan.outputs]

@@ -48,7 +48,7 @@ def interpret(
     checked = check(op)
     given = dict(zip((p.name for p in op.params), map(np.asarray, arrays), strict=False))
     check_count(op.name, [p.name for p in op.params], len(arrays))
-    known = dtypes or [None] * len(arrays)
+    known: Sequence[DType | None] = dtypes or [None] * len(arrays)
     kinds = {
         p.name: from_numpy(given[p.name].dtype, p.type.dtype or dtype)
         for p, dtype in zip(op.params, known, strict=True)
