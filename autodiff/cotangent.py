@@ -146,11 +146,9 @@ def _without_place(term: Term) -> Term:
 
 
 def _ascending(cuts: Sequence[tuple[Expr, Expr]], start: Expr, end: Expr) -> list[Expr] | None:
-    """All ends of intervals inside of one from `start` to `end` in order, None if of several
-    intervals that is not proved."""
+    """All ends of intervals inside of one from `start` to `end` in order, None if that is not
+    proved, as of N - 2 where N may be 1."""
     ends = dict.fromkeys(bound for cut in cuts for bound in cut)
-    if len(cuts) == 1:
-        return list(dict.fromkeys((start, *ends, end)))
     out = [start, end]
     for bound in ends:
         if bound in out:

@@ -78,3 +78,19 @@ def test_compiled_gradients_agree_with_the_interpreter(case: tuple[Any, list[Any
     )
     for got, want in zip(pull(seed), wanted.values(), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "total"),
+    [
+        ("x[t] * h.zero[t-2] + cos(x[t])", "where(t < N - 2, x[t+2] * dh_total[t+2], 0)"),
+        ("x[t] * h.fill(2.0)[t-5]", "where(t < N - 5, x[t+5] * dh_total[t+5], 0)"),
+        ("x[t] * h.zero[t+2] + x[t]", "where(t >= 2, x[t-2] * dh_total[t-2], 0)"),
+    ],
+)
+def test_lags_that_may_be_longer_than_the_recurrence(value: str, total: str) -> None:
+    """The last N - 2 elements are no region where N may be 1."""
+    op = dt.op(f"f(x: f64[N]) -> h:\n    h[t] = {value}\n")
+    assert f"dh_total[t] = dh[t] + {total}\n" in op.gradient("x").text
+    for n in (1, 2, 3, 7):
+        dt.check_grads(op, [np.linspace(0.3, 0.9, n)], order=2)
