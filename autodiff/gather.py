@@ -26,6 +26,7 @@ from ..algo.tensor_expr.expr import (
     Expr,
     Index,
     Range,
+    accesses,
     indices_of,
     substitute,
     walk,
@@ -227,7 +228,7 @@ class _System:
 
         Of an instance that a substituted index puts outside its range, the value is 0: a guard in
         the value, as at the border of a padded image, keeps the loops whole. Other conditions
-        bound the sum.
+        bound the sum, and so do these where one of them reads tensors, at such instances too.
         """
         ranges = tuple(Range(index.name, r.lo, r.hi) for index, r in self.bound.items())
         for index, r in self.bound.items():
@@ -239,7 +240,8 @@ class _System:
             if implied(condition, known + others):
                 needed = others
         names = {r.index for r in ranges}
-        guards = [c for c in needed if c not in self.given and names & set(indices_of(c))]
+        free = () if any(any(accesses(c)) for c in self.where) else needed
+        guards = [c for c in free if c not in self.given and names & set(indices_of(c))]
         where = [*self.where, *(written(c) for c in needed if c not in guards)]
         guarding = _conjunction(guards)
         value = self.value

@@ -314,8 +314,7 @@ def _boxed(
     for condition in (*conditions, *conjuncts(reduce.where)):
         where = both(where, shifted(condition))
     ranges = tuple(Range(r.index, Const(0), normalize(sub(r.hi, r.lo))) for r in free)
-    rhs = Reduce(
-        reduce.reducer, reduce.indices, shifted(reduce.body), reduce.ranges, where, reduce.dtype
-    )
+    inside = tuple(Range(r.index, shifted(r.lo), shifted(r.hi)) for r in reduce.ranges)
+    rhs = Reduce(reduce.reducer, reduce.indices, shifted(reduce.body), inside, where, reduce.dtype)
     access = Access(name, tuple(normalize(sub(Index(r.index), r.lo)) for r in free))
     return Equation(name, tuple(Index(r.index) for r in free), rhs, ranges), access

@@ -6,7 +6,7 @@ import llvmlite.ir as ir
 
 from ..algo.dtypes import bool_, f32, f64, i64
 from ..algo.errors import InternalError, ScheduleError
-from ..algo.tensor_expr.expr import Call, Const
+from ..algo.tensor_expr.expr import Call, Const, Expr
 from ..algo.tensor_expr.reducers import REDUCERS, Reducer
 from ..lower.ir import Update
 from . import elementary, emit_memory
@@ -25,11 +25,11 @@ def update(f: Frame, stmt: Update) -> None:
     with f.fresh_memo():
         at = tuple(value(f, i) for i in stmt.index)
         shared = f.lanes > 1 and emit_memory.shares_cell(f, stmt.buffer, at)
-        f.flags = ("contract",)
         if not shared and (fused := _fused(f, stmt, at)) is not None:
             emit_memory.store(f, stmt.buffer, at, fused)
-            f.flags = outer
             return
+        if stmt.reducer == "sum":
+            _addends(f, stmt.value)
         new = typed(f, stmt.buffer, value(f, stmt.value))
         # Only a scalar sum is reassociated by LLVM: elsewhere the schedule has said the order.
         f.flags = ("contract", "reassoc") if f.lanes == 1 else ("contract",)
@@ -62,6 +62,28 @@ def _fused(f: Frame, stmt: Update, at: tuple[Value, ...]) -> Value | None:
             parts = (f.vector(v) for v in (left, right, cell))
             return Value(dtype, elementary.intrinsic(f, "fma", *parts))
     return None
+
+
+def _addends(f: Frame, expr: Expr) -> None:
+    """Computes what a sum adds, its products so that they may be contracted with the sum.
+
+    What the products are of is computed as it is written: there, and in what is compared, it has
+    the same bits in every nest. Derivatives ask `x + 2*y == m` where `m` is the maximum of such.
+    """
+    stack, seen = [expr], {expr}
+    while stack:
+        match item := stack.pop():
+            case Call("add" | "sub" | "neg", args):
+                stack += [arg for arg in reversed(args) if arg not in seen]
+                seen.update(args)
+            case Call("mul", args):
+                for arg in args:
+                    value(f, arg)
+            case _:
+                value(f, item)
+    outer, f.flags = f.flags, ("contract",)
+    value(f, expr)
+    f.flags = outer
 
 
 def _into(f: Frame, stmt: Update, at: tuple[Value, ...], new: Value) -> None:

@@ -168,8 +168,8 @@ ERRORS: list[tuple[Any, type[Exception], str]] = [
      "wave: x is a tensor of layout torch.sparse_coo; expected a dense tensor on the CPU; convert "
      "it with .to_dense()"),
     (torch.ones(3).to(torch.float8_e5m2), dt.DTypeError,
-     "tensors of float8_e5m2 are not supported; expected one of bool, i8, i16, i32, i64, u8, u16, "
-     "u32, u64, f16, bf16, f32, f64"),
+     "wave: x: arrays of float8_e5m2 are not supported; expected one of bool, i8, i16, i32, i64, "
+     "u8, u16, u32, u64, f16, bf16, f32, f64"),
     (torch.ones(3, dtype=torch.complex64), dt.DTypeError,
      "wave: x: arrays of complex64 are not supported; expected one of bool, i8, i16, i32, i64, u8, "
      "u16, u32, u64, f16, bf16, f32, f64; pass its .real and .imag as two arrays"),

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from autodiff.random_folds import FOLDS
 
 Array = np.ndarray[Any, Any]
 EXTENTS = {"i": 3, "j": 2, "k": 3, "l": 2}
@@ -244,6 +245,34 @@ class Source:
                   "in time": (4, 3)}  # fmt: skip
         self.made[name] = shapes.get(kind, (3, 2))
 
+    def fold(self, name: str) -> None:
+        """A reduction by a reducer of its own, of several components, at times with a condition."""
+        kind = self.rng.choice(sorted(FOLDS))
+        self.uses |= {"fold", kind}
+        definitions, parts, hidden = FOLDS[kind]
+        left = ("i", "j")[: self.rng.randint(1, 2)]
+        at, inside = ",".join(left), (*left, "k")
+        for text in definitions:
+            self.line(text.replace("fold", f"fold{name}"))
+        tensors = [*(f"{name}{n}" for n in range(len(parts) - 1)), name]
+        args = [self.given(part, inside) for part in parts]
+        where = ", where=k <= i" if self.rng.random() < 0.4 else ""
+        ranges = ", ".join(f"{i} in 0:{EXTENTS[i]}" for i in left)
+        lhs, gaps = ", ".join(f"{t}[{at}]" for t in tensors), ", ".join(["{}"] * len(args))
+        over = f"over=(k in 0:3,){where}"
+        self.line(f"{lhs} = fold{name}({gaps}, {over}) where {ranges}", *args)
+        for tensor in tensors:
+            self.made[tensor] = tuple(EXTENTS[i] for i in left)
+        self.hidden |= set(tensors[:hidden])
+
+    def given(self, part: str, scope: tuple[str, ...]) -> Tree:
+        """What a reducer's component is given: `FOLDS` says what kind."""
+        if part == "any":
+            return self.expr(scope, 1)
+        if part == "distinct":
+            return Tree("0.2 * {}", [self.anchored(scope, 1, distinct="k")])
+        return Tree(part)
+
     # Expressions
 
     def expr(self, scope: tuple[str, ...], depth: int) -> Tree:
@@ -400,11 +429,12 @@ class Source:
 RECURRENCES = ["along", "backwards", "second order", "cells", "from zero", "two tensors", "table",
                "shortest path", "in time"]  # fmt: skip
 DEFINITIONS: list[Callable[[Source, str], None]] = [
-    *[Source.plain] * 7, *[Source.recurrence] * 4, *[Source.scatter] * 2, Source.pieces,
-    Source.extreme,
+    *[Source.plain] * 7, *[Source.recurrence] * 4, *[Source.scatter] * 2,
+    *[Source.fold] * 3, Source.pieces, Source.extreme,
 ]  # fmt: skip
 EVERY = {
     *PLACES, *(b.split("(")[0] for b in BOUNDARIES), *SMOOTH, *PAIRS, *ROUNDED, *RECURRENCES,
+    *FOLDS, "fold",
     "sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "where", "max of two",
     "min of two", "gather", "guarded gather", "scatter +=", "scatter *=", "scatter max=",
     "scatter min=", "guarded scatter", "regions", "several results", "temporary", "diagonal",

@@ -232,3 +232,29 @@ def test_found_by_random_operators(name: str, interpreted: bool) -> None:
         given = indices.get(p.name)
         arrays.append(rng.uniform(0.3, 1.3, dims) if given is None else given[: dims[0]])
     dt.check_grads(op, arrays, order=2, interpreted=interpreted)
+
+
+def test_conditions_on_data_are_asked_of_instances_alone() -> None:
+    """Where a gradient's own condition reads tensors, a substituted index bounds the sum."""
+    op = dt.op(
+        "f(B: [9], C: [9, 9], L: [9, 3], part: [9], bins: [3, 2]) -> T:\n"
+        "    T: [3]\n"
+        "    T[bins[i,j]] max= L[j+1,i] + 0.05 * tanh("
+        "max(where(part[j] >= 0, B[part[j]], 0.3), L[i,j]) + C[i//2+1,(j+7)%9]) "
+        "where i in 0:3, j in 0:2"
+    )
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(9), rng.standard_normal((9, 9)), rng.standard_normal((9, 3))
+    part = np.array([3, -1, 2, 0, 5, 8, 1, -2, 4])
+    dt.check_grads(op, [*values, part, np.array([[0, 1], [2, 0], [2, 1]])], order=2)
+
+
+def test_a_temporary_counted_from_0_has_the_range_of_its_instance() -> None:
+    """The range of k says i, and i begins at 1."""
+    op = dt.op(
+        "f(x: [3], h0: []) -> h:\n"
+        "    h[0] = h0[]\n"
+        "    h[i] = sin(sum(x[k], over=(k in i:3,))) * h[i-1] where i in 1:3"
+    )
+    dt.check_grads(op, [np.array([0.3, 1.1, -0.7]), 0.9], order=2)
+    dt.check_grads(op, [np.array([0.3, 1.1, -0.7]), 0.9], order=2, interpreted=True)

@@ -161,3 +161,23 @@ def test_other_names() -> None:
     for call in calls:
         with pytest.raises(dt.GradientError, match=message):
             call()
+
+
+def test_ties_of_computed_values_in_nests_of_their_own() -> None:
+    """A product in what is compared is rounded alike in each nest, a sum's update or not."""
+    op = dt.op(
+        "f(B: [9], L: [9, 9]) -> T:\n"
+        "    T = min(L[2*k,l+1] + 0.05 * tanh(B[k]), over=(k in 0:3, l in 0:2))"
+    )
+    gradient = op.gradient(("B", "L"))
+    rows = dt.op(
+        "f(B: [9], L: [9, 9], d: []) -> T, dL:\n"
+        "    T[] = min(L[2*k,l+1] + 0.05 * tanh(B[k]), over=(k in 0:3, l in 0:2))\n"
+        "    dL[y,l] = sum(where(L[y,l] + 0.05 * tanh(B[k]) == T[], d[], 0), where=(2 * k == y) & "
+        "(l >= 1) & (l < 3)) where k in 0:3, y in 0:9, l in 0:9"
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        values = rng.standard_normal(9), rng.permutation(81).reshape(9, 9) / 4 - 10
+        assert rows(*values, 1.0)[1].sum() == 1
+        assert gradient(*values, 1.0)[1].sum() == 1
