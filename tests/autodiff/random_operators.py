@@ -163,7 +163,7 @@ class Source:
 
     def scatter(self, name: str) -> None:
         """Into bins that data say, by each way to accumulate; `bins` has every bin."""
-        by = self.rng.choice(["+=", "+=", "+=", "*=", "max=", "min="])
+        by = self.rng.choice(["+=", "+=", "*=", "max=", "min="])
         self.uses.add(f"scatter {by}")
         value, ranges = self.expr(("i", "j"), 2), "i in 0:3, j in 0:2"
         self.line(f"{name}: [3]")
@@ -350,7 +350,7 @@ class Source:
         return Tree(f"({grid}[{','.join(places)}] + 0.05 * tanh({{}}))", [small])
 
     def condition(self, scope: tuple[str, ...]) -> Tree:
-        kinds = ["size", "data", "all", *(["index"] * 3 if scope else [])]
+        kinds = ["size", "data", "all", "all", *(["index"] * 3 if scope else [])]
         kind = self.rng.choice(kinds)
         self.uses.add(f"condition on {kind}")
         match kind:
@@ -368,7 +368,7 @@ class Source:
         if not free:
             return Tree("{} > 0", [self.element("A", scope)])
         k = free[0]
-        name = self.rng.choice(["any", "all"])
+        name = self.rng.choice(["any", "all", "all"])
         self.uses.add(name)
         inside = self.element("C", (*scope, k))
         return Tree(f"{name}({{}} > -0.1, over=({k} in 0:{EXTENTS[k]},))", [inside])
@@ -430,7 +430,7 @@ RECURRENCES = ["along", "backwards", "second order", "cells", "from zero", "two 
                "shortest path", "in time"]  # fmt: skip
 DEFINITIONS: list[Callable[[Source, str], None]] = [
     *[Source.plain] * 7, *[Source.recurrence] * 4, *[Source.scatter] * 2,
-    *[Source.fold] * 3, Source.pieces, Source.extreme,
+    *[Source.fold] * 2, Source.pieces, Source.extreme,
 ]  # fmt: skip
 EVERY = {
     *PLACES, *(b.split("(")[0] for b in BOUNDARIES), *SMOOTH, *PAIRS, *ROUNDED, *RECURRENCES,
