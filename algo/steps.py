@@ -19,14 +19,21 @@ Steps = Generator["Steps", Any, Any]
 
 
 def finish(steps: Steps) -> Any:
-    """The result of a computation."""
+    """The result of a computation. What a computation raises it raises where it was yielded."""
     begun = [steps]
     result: Any = None
+    error: Exception | None = None
     while begun:
         try:
-            begun.append(begun[-1].send(result))
-            result = None
+            last = begun[-1]
+            begun.append(last.send(result) if error is None else last.throw(error))
+            result = error = None
         except StopIteration as end:
             begun.pop()
-            result = end.value
+            result, error = end.value, None
+        except Exception as raised:
+            begun.pop()
+            error = raised
+    if error is not None:
+        raise error
     return result

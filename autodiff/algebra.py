@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 
+from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.expr import (
     Access,
@@ -47,16 +48,18 @@ class Algebra:
 
     def of(self, expr: Expr) -> Polynomial:
         """The polynomial of an expression. Raises `Beyond`."""
-        found = self.known.get(expr)
-        if found is None:
-            found = self.known[expr] = self._of(expr)
+        found: Polynomial = finish(self._of(expr))
         return found
 
     def total(self, parts: Iterable[tuple[tuple[Range, ...], Expr]]) -> Polynomial:
-        """The polynomial of a sum of sums over ranges."""
+        """The polynomial of a sum of sums over ranges. Raises `Beyond`."""
+        found: Polynomial = finish(self._total(parts))
+        return found
+
+    def _total(self, parts: Iterable[tuple[tuple[Range, ...], Expr]]) -> Steps:
         out: Polynomial = {}
         for ranges, value in parts:
-            found = self.of(value)
+            found = yield self._of(value)
             for r in reversed(ranges):
                 if r.lo is not Const(0):
                     raise Beyond
@@ -65,35 +68,42 @@ class Algebra:
             out = ring.plus(out, found)
         return out
 
-    def _of(self, expr: Expr) -> Polynomial:
+    def _of(self, expr: Expr) -> Steps:
+        found = self.known.get(expr)
+        if found is None:
+            found = self.known[expr] = yield self._made(expr)
+        return found
+
+    def _made(self, expr: Expr) -> Steps:
         if self.whole(expr):
             return ring.atom(normalize(expr))
         match expr:
             case Const(value, None) if type(value) is int:
                 return ring.constant(value)
             case Call("neg", (a,)):
-                return ring.times(ring.constant(-1), self.of(a))
+                return ring.times(ring.constant(-1), (yield self._of(a)))
             case Call("add", (a, b)):
-                return ring.plus(self.of(a), self.of(b))
+                return ring.plus((yield self._of(a)), (yield self._of(b)))
             case Call("sub", (a, b)):
-                return ring.plus(self.of(a), ring.times(ring.constant(-1), self.of(b)))
+                one = yield self._of(a)
+                return ring.plus(one, ring.times(ring.constant(-1), (yield self._of(b))))
             case Call("mul", (a, b)):
-                return ring.times(self.of(a), self.of(b))
+                return ring.times((yield self._of(a)), (yield self._of(b)))
             case Call("div", (a, b)):
-                return ring.times(self.of(a), self._inverse(b))
+                return ring.times((yield self._of(a)), (yield self._inverse(b)))
             case Call("pow", (a, Const(int(n), None))) if 0 < n <= 4:
-                return ring.power(self.of(a), n)
+                return ring.power((yield self._of(a)), n)
             case Access():
-                return self._element(expr)
+                return (yield self._element(expr))
         return ring.atom(normalize(expr))
 
-    def _inverse(self, expr: Expr) -> Polynomial:
+    def _inverse(self, expr: Expr) -> Steps:
         try:
-            return ring.power(self.of(expr), -1)
+            return ring.power((yield self._of(expr)), -1)
         except Beyond:
             return ring.power(ring.atom(normalize(expr)), -1)
 
-    def _element(self, access: Access) -> Polynomial:
+    def _element(self, access: Access) -> Steps:
         meaning = None if access.tensor in self.open else self.meaning(access.tensor)
         if meaning is None:
             return ring.atom(access)
@@ -101,7 +111,7 @@ class Algebra:
         at = dict(zip(lhs, access.indices, strict=True))
         self.open.add(access.tensor)
         try:
-            return self.total([_at(ranges, value, at) for ranges, value in parts])
+            return (yield self._total([_at(ranges, value, at) for ranges, value in parts]))
         except Beyond:
             return ring.atom(access)
         finally:

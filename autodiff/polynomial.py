@@ -20,7 +20,7 @@ from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.expr import Access, Const, Expr, Index, indices_of, substitute
 
 LIMIT = 48
-"""Monomials of a polynomial: one with more is no simpler form of anything."""
+"""Monomials of a polynomial, and factors of one: with more it is no simpler form of anything."""
 
 
 class Beyond(Exception):
@@ -86,6 +86,8 @@ def _joined(a: Monomial, b: Monomial) -> Monomial:
         total = powers.pop(item, 0) + power
         if total:
             powers[item] = total
+    if sum(map(abs, powers.values())) > LIMIT:
+        raise Beyond
     return frozenset(powers.items())
 
 

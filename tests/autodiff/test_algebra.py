@@ -74,3 +74,20 @@ def test_types_stay() -> None:
     back = op.gradient("x")
     given = {"x": x, "dy": x}
     assert back(*(given[p.name] for p in back.params)).dtype == np.float32
+
+
+@pytest.mark.parametrize("depth", [60, 1500])
+def test_powers_of_products_in_a_row(depth: int) -> None:
+    """What would be x to the power 2**depth stays a row of products."""
+    i = dt.indices("i")
+
+    @dt.op
+    def f(x):  # type: ignore[no-untyped-def]
+        y = dt.tensor("y")
+        e = x[i]
+        for _ in range(depth):
+            e = e * e
+        y[i] = e
+        return y
+
+    assert len(f.gradient("x").text) < 100 * depth
