@@ -39,7 +39,10 @@ SMOOTH = {
 OWN = ("cbrt", "exp2", "expm1", "log2", "log1p", "tanh", "sigmoid", "softplus")
 """What keeps its form; how it is differentiated the table says."""
 POINTS = np.array([-2.3, -1.1, -0.4, 0.3, 0.9, 1.7, 3.1])
-EXTREME = np.array([-800.0, -30.0, -1e-170, 0.0, 1e-170, 30.0, 800.0])
+EXTREMES = (
+    np.array([-800.0, -30.0, -1e-170, 0.0, 1e-170, 30.0, 800.0]),
+    np.array([-1e10, -90, -45, -1e-20, 0, 1e-20, 45, 90, 1e10], np.float32),
+)
 COSTLY = {"exp", "log", "erf", "sin", "cos", "pow", "sqrt", "rsqrt", *OWN}
 
 
@@ -103,10 +106,17 @@ class _Smooth:
         found = [e for e in map(self.expr, forms) if e is not None and self.equal(e, exact)]
         return min([*found, exact], key=lambda e: (self.undefined(e), _cost(e)))
 
-    def undefined(self, found: Expr) -> int:
-        """At how many extreme points a form has no finite value."""
-        values = np.broadcast_to(_numbers(found, self.grid(EXTREME)), EXTREME.shape)
-        return int(np.sum(~np.isfinite(values)))
+    def undefined(self, found: Expr) -> tuple[int, int]:
+        """At how many extreme points, of f64 and of f32, a form has no finite value: of those where
+        the function has one, and of all."""
+        here = anywhere = 0
+        for points in EXTREMES:
+            grid = self.grid(points)
+            values = np.broadcast_to(_numbers(found, grid, points.dtype), points.shape)
+            bad = ~np.isfinite(values)
+            here += int(np.sum(bad & np.isfinite(grid[VALUE])))
+            anywhere += int(np.sum(bad))
+        return here, anywhere
 
     def by_value(self, f: Any, d: Any, simple: Any) -> list[Any]:
         """Forms that read the value, without a division that the derivative has not."""
@@ -136,7 +146,7 @@ class _Smooth:
     def grid(self, points: Any) -> dict[Access, Any]:
         """Numbers for each parameter, of one not those of another, and the value there."""
         grid = {p: np.roll(points, 2 * n) for n, p in enumerate(self.params)}
-        grid[VALUE] = _numbers(self.body, grid)
+        grid[VALUE] = _numbers(self.body, grid, points.dtype)
         return grid
 
     def forward(self) -> Any:
@@ -322,7 +332,9 @@ class _Back:
         return Call("pow", (a, self.expr(exponent)))
 
 
-def _numbers(expr: Expr, given: dict[Access, Any]) -> Any:
+def _numbers(expr: Expr, given: dict[Access, Any], dtype: Any = np.float64) -> Any:
+    """The values of an expression, whose constants are of a type."""
+    number = np.dtype(dtype).type
     done: dict[Expr, Any] = {}
     with np.errstate(all="ignore"):
         for item in walk(expr):
@@ -330,14 +342,16 @@ def _numbers(expr: Expr, given: dict[Access, Any]) -> Any:
                 case Access():
                     done[item] = given[item]
                 case Const(value, _):
-                    done[item] = np.float64(value) if not isinstance(value, bool) else value
-                case Cast(dtype, arg):
-                    done[item] = np.asarray(done[arg]).astype(dtype.numpy)
+                    done[item] = number(value) if not isinstance(value, bool) else value
+                case Cast(target, arg):
+                    done[item] = np.asarray(done[arg]).astype(target.numpy)
                 case Call(str() as op, args):
                     done[item] = OPERATIONS[op].numpy(*(done[a] for a in args))
                 case Call(Scalar() as op, args):
                     inner = zip(op.params, args, strict=True)
-                    done[item] = _numbers(op.body, {Access(p, ()): done[a] for p, a in inner})
+                    done[item] = _numbers(
+                        op.body, {Access(p, ()): done[a] for p, a in inner}, dtype
+                    )
     return done[expr]
 
 

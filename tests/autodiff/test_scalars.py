@@ -95,6 +95,24 @@ def test_against_differences_in_both_modes_and_orders(text: str) -> None:
     dt.check_grads(op, [rng.random(4) * 0.4 + 0.51 for _ in params], wrt, order=2, interpreted=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "points", "slopes"),
+    [
+        ("logcosh(x) = log(exp(x) + exp(-x))", [-60, -45, 45, 60], [-1, -1, 1, 1]),
+        ("th(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))", [-45, 0, 45], [0, 1, 0]),
+        ("rational(x) = (x**3 + 2*x) / (x**2 + 1)", [-1e10, 0, 1e10], [1, 2, 1]),
+    ],
+)
+def test_slopes_are_finite_where_functions_are_in_f32(
+    text: str, points: list[float], slopes: list[float]
+) -> None:
+    """The shorter forms square what fills the range of f32."""
+    op, _ = op_of(text)
+    x = np.array(points, np.float32)
+    got = op.gradient("x")(x, np.ones_like(x))
+    np.testing.assert_allclose(got, slopes, rtol=1e-6, atol=1e-30)
+
+
 def test_a_branch_that_is_not_taken_stays_out() -> None:
     op, _ = op_of("root(x) = where(x > 0, sqrt(x), 0)")
     found = op.gradient("x")(np.array([-1.0, 0, 4]), np.array([1, np.inf, 1]))
