@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -52,8 +54,13 @@ def check_grads(
     wanted = [modes] if isinstance(modes, str) else list(modes)
     if not wanted or any(mode not in MODES for mode in wanted):
         raise GradientError(f"check_grads: expected modes of {', '.join(MODES)}, {modes!r} came")
-    if order < 1:
+    if not isinstance(order, Integral) or order < 1:
         raise GradientError(f"check_grads: expected an order of at least 1, {order!r} came")
+    for name, number in (("step", step), ("tolerance", tolerance)):
+        if not isinstance(number, Real) or not 0 < number < math.inf:
+            raise GradientError(f"check_grads: expected a {name} greater than 0, {number!r} came")
+    if not isinstance(elements, Integral) or elements < 0:
+        raise GradientError(f"check_grads: expected elements of at least 0, {elements!r} came")
     names = [wrt] if isinstance(wrt, str) else wrt
     run: Run = _interpreted if interpreted else _Compiled()
     subject: Differentiable

@@ -8,7 +8,7 @@ elements that are at hand. Source: Griewank and Walther, "Evaluating Derivatives
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..algo.errors import GradientError
@@ -29,15 +29,15 @@ Kept = tuple[tuple[str, int], ...]
 
 def kept(keep: Keep) -> Kept:
     """What is to be kept, each once. Raises `GradientError` for what names no tensors."""
-    given = {keep: 1} if isinstance(keep, str) else keep
-    pairs = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, 1)
-    for name, every in pairs.items():
+    names = [keep] if isinstance(keep, str) or not isinstance(keep, Iterable) else keep
+    pairs = list(keep.items() if isinstance(keep, Mapping) else ((name, 1) for name in names))
+    for name, every in pairs:
         if not isinstance(name, str) or type(every) is not int or every < 1:
             raise GradientError(
                 f"keep={keep!r}: expected names of tensors, or a dict from names to the number of "
                 'steps of which one is kept, as {"h": 16}'
             )
-    return tuple(pairs.items())
+    return tuple(dict(pairs).items())
 
 
 def gradient(op: Op, wrt: tuple[str, ...] | str, keep: Keep = (), ties: str = EVEN) -> Op:

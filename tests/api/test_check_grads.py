@@ -158,3 +158,17 @@ def test_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.startswith("gradient of <lambda> by x: ")
     assert " at x[0], central differences give " in text
     assert "program <lambda>" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"order": 1.5}, "an order of at least 1, 1.5 came"),
+        ({"order": "2"}, "an order of at least 1, '2' came"),
+        ({"step": -1}, "a step greater than 0, -1 came"),
+        ({"tolerance": "a"}, "a tolerance greater than 0, 'a' came"),
+        ({"elements": 1.5}, "elements of at least 0, 1.5 came"),
+    ],
+)
+def test_options_that_are_none(options: dict[str, Any], text: str) -> None:
+    assert refused(SQUARE, AT, **options) == f"check_grads: expected {text}"
