@@ -72,8 +72,9 @@ def _defvjp(self: Op, rule: Any) -> Op:
     `gradient`, `vjp`, `grad`, programs, `dt.torch`, and, transposed, forward mode. Those of higher
     order differentiate the rule. A rule that is given again replaces the one before.
 
-    Raises `GradientError` where names, shapes or types do not fit, or where a program was traced
-    that uses the operator, and would not know of the rule.
+    Raises `GradientError` where names, shapes or types do not fit, where a term is surely not
+    linear in the cotangents (clips are taken), or where a program was traced that uses the
+    operator, and would not know of the rule.
     """
     from .autodiff.rules import defvjp
 

@@ -104,8 +104,8 @@ def _pow(c: Expr, a: Expr, n: Expr, y: Expr) -> Cotangents:
     if not is_integer(n):
         some = Call("or", (some, compare("ne", Call("abs", (lower,)), INFINITY)))
     by_base = Guarded(((some, True),), mul(c, mul(n, lower)))
-    by_exponent = Guarded(((compare("eq", a, Const(0)), False),), mul(c, mul(y, _log(a))))
-    return (by_base,), (by_exponent,)
+    at_zero = () if isinstance(a, Const) and a.value else ((compare("eq", a, Const(0)), False),)
+    return (by_base,), (Guarded(at_zero, mul(c, mul(y, _log(a)))),)
 
 
 DERIVATIVES: dict[str, Pullback] = {

@@ -19,6 +19,7 @@ from ..algo.tensor_expr.trace import trace
 from ..algo.tensor_expr.types import infer
 from .assemble import annotation
 from .blocks import extents_of, fitted, moves, pull_of, reads_value, same_shape
+from .degree import degrees
 
 
 def defvjp(self: Op, rule: Any) -> Op:
@@ -46,8 +47,9 @@ def _given(op: Op, kind: str, given: Any) -> Op:
     if needs(op) is None and needs(made) is None:
         _check_shapes(op, kind, made, rule)
         _check_types(op, kind, made, rule)
-        if kind == "jvp":
-            _check_linear(op, made, rule)
+    _check_degrees(op, kind, made, rule)
+    if kind == "jvp" and needs(op) is None and needs(made) is None:
+        _check_linear(op, made, rule)
     object.__setattr__(op, "rules", (*(r for r in op.rules if r is not before), rule))
     op._memo.clear()
     return op
@@ -201,6 +203,23 @@ def _check_type(
         op, kind, f"{name} has elements of type {found[name]} where those of {like} are "
         f"{types[like]}; cast it, or compute it of what has that type", made, number,
     )  # fmt: skip
+
+
+def _check_degrees(op: Op, kind: str, made: Op, rule: Rule) -> None:
+    """What is surely not linear is refused; what may be (a clip of gradients) is meant."""
+    called = moves(rule)
+    names = [called[name] for name in (rule.results if kind == "vjp" else rule.params)]
+    moving = [p.name for p in made.params if p.name in names]
+    found = degrees(made, moving)
+    for name in made.returns:
+        wrong = (found[name] or frozenset()) - {1}
+        if wrong:
+            number = next(n for n, eq in enumerate(made.equations) if eq.tensor == name)
+            what = f"has a term of degree {min(wrong)} in" if min(wrong) else "has a term without"
+            raise _error(
+                op, kind, f"{name} {what} {_some(moving or names)}, so it is no derivative; "
+                "expected products of one of these and what does not read them", made, number,
+            )  # fmt: skip
 
 
 def _check_linear(op: Op, made: Op, rule: Rule) -> None:

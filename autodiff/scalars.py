@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, substitute, transform, walk
-from ..algo.tensor_expr.operations import OPERATIONS
+from ..algo.tensor_expr.expr import Access, Call, Const, Expr, substitute, transform, walk
 from ..algo.tensor_expr.scalar import VALUE, Scalar
+from .accuracy import Scale, numbers
 from .derivatives import Guarded, pullback
+from .folding import folded
 
 SMOOTH = {
     "add",
@@ -39,10 +40,6 @@ SMOOTH = {
 OWN = ("cbrt", "exp2", "expm1", "log2", "log1p", "tanh", "sigmoid", "softplus")
 """What keeps its form; how it is differentiated the table says."""
 POINTS = np.array([-2.3, -1.1, -0.4, 0.3, 0.9, 1.7, 3.1])
-EXTREMES = (
-    np.array([-800.0, -30.0, -1e-170, 0.0, 1e-170, 30.0, 800.0]),
-    np.array([-1e10, -90, -45, -1e-20, 0, 1e-20, 45, 90, 1e10], np.float32),
-)
 COSTLY = {"exp", "log", "erf", "sin", "cos", "pow", "sqrt", "rsqrt", *OWN}
 
 
@@ -91,39 +88,35 @@ class _Smooth:
         self.classes: dict[Expr, Any] = {}
 
     def simplest(self, top: bool) -> Expr:
-        """The derivative in the form that is finite most often, then of the fewest and cheapest
-        operations; numbers compare each with what the table of derivatives gives."""
-        if self.by not in self.symbols:
-            return Const(0)
+        """The derivative in the form that is finite most often, then accurate most often, then of
+        the fewest and cheapest operations, of those that are nowhere worse than what the table of
+        derivatives gives; numbers tell which are equal to that."""
+        plain = pullback(self.body, (Guarded((), Const(1)),), None, self.ties)
+        exact = folded(plain.get(self.by, Const(0)), (self.by.tensor, VALUE.tensor))
+        if isinstance(exact, Const):
+            return exact
         sp, f = self.sp, self.forward()
         raw = sp.diff(f, self.symbols[self.by]).doit()
         simple = sp.simplify(raw)
-        forms = [raw, simple, simple.rewrite(sp.exp), sp.factor(raw)]
+        forms = [raw, simple, simple.rewrite(sp.exp), sp.factor(raw), sp.factor_terms(raw)]
+        if raw.has(sp.exp):  # as sums of exp(x) and exp(-x), of which none overflows alone
+            forms.append(sp.factor_terms(sp.simplify(raw.rewrite(sp.cosh)).rewrite(sp.exp)))
         if top and not f.is_Symbol and not f.is_number:
             forms += self.by_value(f, raw, simple)
-        plain = pullback(self.body, (Guarded((), Const(1)),), None, self.ties)
-        exact = plain.get(self.by, Const(0))
-        found = [e for e in map(self.expr, forms) if e is not None and self.equal(e, exact)]
-        return min([*found, exact], key=lambda e: (self.undefined(e), _cost(e)))
-
-    def undefined(self, found: Expr) -> tuple[int, int]:
-        """At how many extreme points, of f64 and of f32, a form has no finite value: of those where
-        the function has one, and of all."""
-        here = anywhere = 0
-        for points in EXTREMES:
-            grid = self.grid(points)
-            values = np.broadcast_to(_numbers(found, grid, points.dtype), points.shape)
-            bad = ~np.isfinite(values)
-            here += int(np.sum(bad & np.isfinite(grid[VALUE])))
-            anywhere += int(np.sum(bad))
-        return here, anywhere
+        written = [self.expr(form, last) for last in (False, True) for form in forms]
+        found = [e for e in written if e is not None and self.equal(e, exact)]
+        scale = Scale(self.body, exact, self.params)
+        ranks = {e: scale.rank(e) for e in dict.fromkeys([*found, exact])}
+        return min((e for e, rank in ranks.items() if rank), key=lambda e: (ranks[e], _cost(e)))
 
     def by_value(self, f: Any, d: Any, simple: Any) -> list[Any]:
         """Forms that read the value, without a division that the derivative has not."""
         sp, y = self.sp, self.value
-        forms = [form.subs(f, y) for form in (simple, sp.expand(simple))]
-        ratio = sp.simplify(simple / f)
-        if sp.fraction(sp.together(ratio))[1].is_number and not ratio.has(sp.log):
+        written = (simple, sp.expand(simple), d, sp.factor_terms(d))
+        forms = [form.subs(f, y) for form in written]
+        ratio = sp.simplify(d / f)
+        below = sp.fraction(sp.together(ratio))[1]
+        if (below.is_number or below.is_nonzero) and not ratio.has(sp.log):
             forms.append(y * ratio)
         for sign in (1, -1):
             rest = self.constant(d / f - sign * f)
@@ -137,7 +130,7 @@ class _Smooth:
         found = self.expr(e)
         if found is None:
             return None
-        values = np.broadcast_to(_numbers(found, self.grid(POINTS)), POINTS.shape)
+        values = np.broadcast_to(numbers(found, self.grid(POINTS)), POINTS.shape)
         values = values[np.isfinite(values)]
         halves = round(2 * float(values[0])) if values.size else 0
         same = values.size > 2 and np.allclose(values, halves / 2, rtol=0, atol=1e-12)
@@ -146,7 +139,7 @@ class _Smooth:
     def grid(self, points: Any) -> dict[Access, Any]:
         """Numbers for each parameter, of one not those of another, and the value there."""
         grid = {p: np.roll(points, 2 * n) for n, p in enumerate(self.params)}
-        grid[VALUE] = _numbers(self.body, grid, points.dtype)
+        grid[VALUE] = numbers(self.body, grid)
         return grid
 
     def forward(self) -> Any:
@@ -198,7 +191,7 @@ class _Smooth:
         if isinstance(item, Call) and item.op == "where":
             return _derivative(item, by, self.ties)
         found = pullback(item, (Guarded((), Const(1)),), None, self.ties)
-        return found.get(by, Const(0))
+        return folded(found.get(by, Const(0)), (by.tensor, VALUE.tensor))
 
     def again(self, expr: Expr, given: dict[Expr, Any]) -> Any:
         """An expression in sympy's terms, where `given` says what it reads."""
@@ -207,17 +200,18 @@ class _Smooth:
             done[item] = given[item] if item in given else self.term(item, done)
         return done[expr]
 
-    def expr(self, found: Any) -> Expr | None:
-        """What sympy found, as an expression of ours; None if it needs functions we have not."""
+    def expr(self, found: Any, backwards: bool = False) -> Expr | None:
+        """What sympy found, as an expression of ours; None if it needs functions we have not.
+        Sums are written in the order in which sympy prints them, or `backwards`, numbers first."""
         try:
-            return _Back(self.sp, self.back, self.opaque).expr(found)
+            return _Back(self.sp, self.back, self.opaque, backwards).expr(found)
         except _Unknown:
             return None
 
     def equal(self, found: Expr, exact: Expr) -> bool:
         """Are two forms the same function, as far as numbers tell?"""
         grid = self.grid(POINTS)
-        a, b = _numbers(found, grid), _numbers(exact, grid)
+        a, b = numbers(found, grid), numbers(exact, grid)
         return bool(np.all(np.isclose(a, b, rtol=1e-9, atol=1e-12) | ~np.isfinite(b)))
 
 
@@ -249,8 +243,10 @@ class _Unknown(Exception):
 class _Back:
     """From sympy's terms to ours."""
 
-    def __init__(self, sp: Any, back: dict[Any, Expr], opaque: dict[Any, Expr]) -> None:
-        self.sp, self.back, self.opaque = sp, back, opaque
+    def __init__(
+        self, sp: Any, back: dict[Any, Expr], opaque: dict[Any, Expr], backwards: bool
+    ) -> None:
+        self.sp, self.back, self.opaque, self.backwards = sp, back, opaque, backwards
 
     def expr(self, e: Any) -> Expr:
         sp = self.sp
@@ -281,6 +277,8 @@ class _Back:
 
     def sum(self, e: Any) -> Expr:
         terms = list(e.as_ordered_terms())
+        if self.backwards:
+            terms.reverse()
         terms.sort(key=lambda t: t.could_extract_minus_sign())
         total = self.expr(terms[0])
         for term in terms[1:]:
@@ -301,7 +299,8 @@ class _Back:
         if not number.is_real:
             raise _Unknown
         if not number.is_Rational:
-            number = sp.Float(float(number))
+            whole = float(number).is_integer()
+            number = sp.Integer(int(number)) if whole else sp.Float(float(number))
         negative = bool(number < 0)
         number = abs(number)
         top, under = (number.p, number.q) if number.is_Rational else (number, 1)
@@ -330,29 +329,6 @@ class _Back:
         if exponent == 2:
             return Call("mul", (a, a)) if isinstance(a, Access) else Call("pow", (a, Const(2)))
         return Call("pow", (a, self.expr(exponent)))
-
-
-def _numbers(expr: Expr, given: dict[Access, Any], dtype: Any = np.float64) -> Any:
-    """The values of an expression, whose constants are of a type."""
-    number = np.dtype(dtype).type
-    done: dict[Expr, Any] = {}
-    with np.errstate(all="ignore"):
-        for item in walk(expr):
-            match item:
-                case Access():
-                    done[item] = given[item]
-                case Const(value, _):
-                    done[item] = number(value) if not isinstance(value, bool) else value
-                case Cast(target, arg):
-                    done[item] = np.asarray(done[arg]).astype(target.numpy)
-                case Call(str() as op, args):
-                    done[item] = OPERATIONS[op].numpy(*(done[a] for a in args))
-                case Call(Scalar() as op, args):
-                    inner = zip(op.params, args, strict=True)
-                    done[item] = _numbers(
-                        op.body, {Access(p, ()): done[a] for p, a in inner}, dtype
-                    )
-    return done[expr]
 
 
 def _cost(expr: Expr) -> int:

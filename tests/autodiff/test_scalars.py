@@ -8,6 +8,11 @@ import pickle
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.algo.tensor_expr.expr import Access, Call, Const
+from diptych.algo.tensor_expr.scalar import VALUE
+from diptych.autodiff.accuracy import Scale
+from diptych.autodiff.derivatives import Guarded, pullback
+from diptych.autodiff.scalars import partials
 
 i, k = dt.indices("i k")
 X = np.linspace(-2.9, 3.1, 9)
@@ -56,8 +61,8 @@ def test_in_operators_their_text_and_programs() -> None:
 
 
 FORMS = {
-    "silu(x) = x * sigmoid(x)": ["dout[i] * (out[i] + sigmoid(x[i]) - out[i] * sigmoid(x[i]))"],
-    "logistic(x) = 1 / (1 + exp(-x))": ["dout[i] * (out[i] * (1 - out[i]))"],
+    "silu(x) = x * sigmoid(x)": ["dout[i] * (out[i] * (1 - sigmoid(x[i])) + sigmoid(x[i]))"],
+    "logistic(x) = 1 / (1 + exp(-x))": ["dout[i] * out[i] / (exp(x[i]) + 1)"],
     "bump(x) = exp(-x**2)": ["dout[i] * (-2 * out[i] * x[i])"],
     "elu(x) = where(x > 0, x, exp(x) - 1)": ["where(x[i] > 0, dout[i], dout[i] * exp(x[i]))"],
     "root(x) = where(x > 0, sqrt(x), 0)": ["where(x[i] > 0, dout[i] / (2 * sqrt(x[i])), 0)"],
@@ -74,6 +79,48 @@ def test_derivatives_are_written_as_people_do(text: str) -> None:
     lines = op.gradient(tuple(params)).text.splitlines()
     for name, wanted in zip(params, FORMS[text], strict=True):
         assert f"    d{name}[i] = {wanted}" in lines, lines
+
+
+FAR = {
+    "logc(x) = log(exp(x) + exp(-x))": ([45, 60, -45, -60], lambda x: np.tanh(x)),
+    "th(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))": ([45, -45, 60, 3], lambda x: np.cosh(x)**-2),
+    "rel(x) = (x**3 + 2*x) / (x**2 + 1)": ([1e10, -1e10, 1e5], lambda x: 1 + 0 * x),
+    "up(x) = 1 - 1 / (1 + exp(x))": ([-20, -30, 20, 30, 45], lambda x: np.cosh(x / 2)**-2 / 4),
+    "down(x) = 1 / (1 + exp(x)) - 1": ([-20, -30, 20, 45], lambda x: -(np.cosh(x / 2)**-2) / 4),
+    "logistic(x) = 1 / (1 + exp(-x))": ([-20, 20, 30, 95], lambda x: np.cosh(x / 2)**-2 / 4),
+    "well(x) = 1 - 1 / (1 + x*x)": ([1e5, 1e-20, -1e7], lambda x: 2 * x / (1 + x * x)**2),
+    "silu(x) = x * sigmoid(x)": ([1e10, 1e5, 30, 20], lambda x: 1 + x * np.exp(-x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FAR)
+def test_derivatives_are_accurate_far_out_in_f32(text: str) -> None:
+    """What overflows on the way, or is read where its digits have cancelled, is no good form."""
+    points, wanted = FAR[text]
+    x = np.array(points, np.float32)
+    op, _ = op_of(text)
+    found = dt.vjp(op, x)[1](np.ones_like(x))[0]
+    np.testing.assert_allclose(found, wanted(x.astype(float)), rtol=2e-5, atol=1e-35)
+
+
+@pytest.mark.parametrize("text", ["up(x) = 1 - 1 / (1 + exp(x))", "th(x) = tanh(x) * 2"])
+def test_the_form_that_is_chosen_is_nowhere_worse_than_the_tables(text: str) -> None:
+    body = dt.scalar(text).function.body
+    x = Access("x", ())
+    exact = pullback(body, (Guarded((), Const(1)),))[x]
+    scale = Scale(body, exact, [x])
+    (chosen,) = partials(dt.scalar(text).function, "even")
+    assert scale.rank(chosen) <= scale.rank(exact)
+    cancelled = Call("mul", (VALUE, Call("sub", (Const(1), VALUE))))
+    assert text.startswith("th") or scale.rank(cancelled) is None
+
+
+def test_numbers_are_folded() -> None:
+    half = op_of("relu6(x) = min(max(x, 0), 6)")[0].gradient("x").text
+    assert "dout[i] * 0.25" in half and "/ 2" not in half
+    base = op_of("px(x) = 2**x")[0].gradient("x").text
+    assert "where" not in base and "bool" not in base
+    assert "1 *" not in op_of("mish(x) = x * tanh(log(1 + exp(x)))")[0].gradient("x").text
 
 
 OTHERS = [
