@@ -12,6 +12,7 @@ import numpy as np
 from .algo.errors import GradientError
 from .algo.graph.graph import Graph
 from .algo.graph.interpret import interpret as interpret_graph
+from .algo.graph.program import has_values
 from .algo.tensor_expr.interpret import interpret
 from .algo.tensor_expr.op import Op
 from .arguments import arguments
@@ -49,7 +50,8 @@ def check_grads(
     of 1 and the derivative is an error, which says of what parameter and element, and shows the
     gradient operator. `order` 2 checks the gradient in the same way, by its cotangents too.
 
-    At ties and kinks differences say nothing of derivatives: choose other points.
+    Raises it for arguments that are not finite too. At ties and kinks differences say nothing of
+    derivatives: choose other points.
     """
     wanted = [modes] if isinstance(modes, str) else list(modes)
     if not wanted or any(mode not in MODES for mode in wanted):
@@ -61,6 +63,11 @@ def check_grads(
             raise GradientError(f"check_grads: expected a {name} greater than 0, {number!r} came")
     if not isinstance(elements, Integral) or elements < 0:
         raise GradientError(f"check_grads: expected elements of at least 0, {elements!r} came")
+    if has_values(args, {}):
+        raise GradientError(
+            f"check_grads of {getattr(function, 'name', function)!s} in a program: it compares "
+            "numbers, and values of a program have none yet; call it outside, on arrays"
+        )
     names = [wrt] if isinstance(wrt, str) else wrt
     run: Run = _interpreted if interpreted else _Compiled()
     subject: Differentiable

@@ -27,6 +27,7 @@ from .autodiff.forward import tangent
 from .autodiff.graph import cast, gradients, pulled
 from .autodiff.graph import tangents as push
 from .autodiff.keep import Keep, keeping, kept
+from .autodiff.results import float_results, returning
 from .autodiff.reverse import adjoint
 from .kept import kept_for
 
@@ -40,16 +41,22 @@ def vjp(
 
     `pull` maps cotangents, of the results' shapes (a tuple for several results, or nested as they
     are), to a tuple of the cotangents of the arguments, of their shapes and types. Integers get
-    None. `keep` names the tensors of an operator that are kept for `pull` (`Op.keeping`), which
-    computes the others again; () keeps results alone, None what reductions and recurrences give,
-    {"h": 16} every 16th step of the recurrence h. `ties` is as in `grad`. Raises `GradientError`
-    where no argument is a float, and for other names.
+    None, and what is given for results that are no floats is left out, so that None will do. `keep`
+    names the tensors of an operator that are kept for `pull` (`Op.keeping`), which computes the
+    others again; () keeps results alone, None what reductions and recurrences give, {"h": 16} every
+    16th step of the recurrence h. In a program it takes and gives values. `ties` is as in
+    `grad`. Raises `GradientError` where no argument is a float, and for other names.
     """
-    if not isinstance(function, Op):
-        if keep is not None:
+    if not isinstance(function, Op) or has_values(primals, {}):
+        if keep is not None and not isinstance(function, Op):
             raise GradientError(
                 f"vjp of {_name(function)}: keep={keep!r} names tensors of an operator, and this "
                 "is none; what a program keeps is a matter of its schedule, .recompute(...)"
+            )
+        if keep is not None:
+            raise GradientError(
+                f"vjp of {function.name} in a program: keep={keep!r} is for calls on arrays; what "
+                "a program keeps is a matter of its schedule, .recompute(...)"
             )
         return _vjp_of_program(as_program(function, "vjp"), primals, sharing(ties))
     arrays = arguments(function, primals)
@@ -65,13 +72,14 @@ def _vjp_of_op(
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """`vjp` by some parameters; the others get None."""
     function = settled_on(function, arrays)
+    part = _returning_floats(function, _float_results(function, arrays))
     what = kept(kept_for(function, wrt) if keep is None else keep)
     larger = keeping(function, what)
     forth = function if larger is function else carried(function, larger)
     steps = tuple(pair for pair in what if pair[1] > 1)
     whole = (name for name, every in what if every == 1)
     saved = tuple(n for n in dict.fromkeys((*function.returns, *whole)) if n not in dict(steps))
-    back = carried(function, adjoint(function, wrt, saved, ties, steps))
+    back = carried(function, adjoint(part, wrt, saved, ties, steps))
     results = forth(*arrays)
     given = dict(zip((p.name for p in function.params), arrays, strict=True))
     given |= zip(forth.returns, _listed(results), strict=True)
@@ -89,6 +97,7 @@ def _vjp_of_op(
         seeds = tuple(
             _fitted(f"vjp of {function.name}: the cotangent of {name}", seed, given[name])
             for name, seed in zip(function.returns, seeds, strict=True)
+            if name in part.returns
         )
         names = [p.name for p in back.params[: len(back.params) - len(seeds)]]
         found = _listed(back(*(given[name] for name in names), *seeds))
@@ -103,10 +112,11 @@ def jvp(
 ) -> tuple[Any, Any]:
     """`(results, tangents of the results)` of an operator, program or function, as in JAX.
 
-    `tangents` has an array of the shape and type of each of `primals`, nested as they are; those
-    of integers are None and anything else given for them is left out. The tangents of results are
-    nested as these are. In a program, of values by values. `ties` is as in `grad`. Raises
-    `GradientError` where no argument is a float, `ShapeError` for tangents that do not fit.
+    `tangents` has an array of the shape and type of each of `primals`, nested as they are; those of
+    integers are None and anything else given for them is left out. The tangents of results are
+    nested as these are, and of their types, zeros for integers and truth values. In a program, of
+    values by values. `ties` is as in `grad`. Raises `GradientError` where no argument is a float,
+    `ShapeError` for tangents that do not fit.
     """
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise GradientError(
@@ -128,11 +138,19 @@ def jvp(
     for name in wrt:
         what = f"jvp of {function.name}: the tangent of {name}"
         moves[name] = _fitted(what, moves[name], given[name])
-    forth = carried(function, tangent(function, wrt, ties))
+    floats = _float_results(function, arrays)
+    part = _returning_floats(function, floats)
+    forth = carried(function, tangent(part, wrt, ties))
     plain = [p.name for p in forth.params[: len(forth.params) - len(wrt)]]
     results = function(*arrays)
     given |= dict(zip(function.returns, _listed(results), strict=True))
-    return results, forth(*(given[name] for name in plain), *(moves[name] for name in wrt))
+    found = _listed(forth(*(given[name] for name in plain), *(moves[name] for name in wrt)))
+    moved = dict(zip(part.returns, found, strict=True))
+    pushed = tuple(
+        _as(moved[n], given[n]) if n in floats else np.zeros_like(given[n])
+        for n in function.returns
+    )
+    return results, pushed if len(pushed) > 1 else pushed[0]
 
 
 def value_and_grad(
@@ -140,9 +158,9 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function to `(value, gradient)`, the value of `function` being a scalar.
 
-    `argnums` numbers the arguments to differentiate by: for one number the gradient is that of
-    the argument, nested as it is, for several a tuple of them. Raises `GradientError` where the
-    result is no scalar or the argument is no float.
+    `argnums` numbers the arguments to differentiate by, from the end if negative: for one number
+    the gradient is that of the argument, nested as it is, for several a tuple of them. Raises
+    `GradientError` where the result is no scalar or the argument is no float.
     """
     picks = _picks(function, argnums)
     sharing(ties)
@@ -220,9 +238,11 @@ def _value_and_grad_of_program(
     program: Program, picks: tuple[int, ...], single: bool, ties: str
 ) -> Callable[..., Any]:
     def both(*args: Any) -> Any:
-        if max(picks) >= len(args):
+        count = len(args)
+        beyond = [n for n in picks if not -count <= n < count]
+        if beyond:
             raise GradientError(
-                f"grad of {program.name}: argument {max(picks)} was asked for, {len(args)} came"
+                f"grad of {program.name}: argument {beyond[0]} was asked for, {count} came"
             )
         value = program.function(*args)
         if not isinstance(value, Value):
@@ -252,6 +272,7 @@ def _check_leaves(program: Program, number: int, leaves: Sequence[Any]) -> None:
 def _vjp_of_program(
     program: Program, primals: tuple[Any, ...], ties: str
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    primals = _in_program(primals)
     leaves, structure = flatten(primals)
     floats = [_is_float(leaf) for leaf in leaves]
     if not any(floats):
@@ -260,13 +281,15 @@ def _vjp_of_program(
         )
     results = program(*primals)
     outputs, shape = flatten(results)
+    typed = outputs if has_values(primals, {}) else program.graph(*primals).outputs
+    have = [_is_float(value) for value in typed]  # which results have cotangents
 
     def back(args: Any, seeds: Any) -> Any:
         values = [leaf for leaf in flatten(args)[0] if isinstance(leaf, Value)]
         wrt = [v for v in values if v.type.dtype.is_float]
         results = flatten(program.function(*args))[0]
         pairs = [
-            (result, seed)
+            (result, seed if isinstance(seed, Value) else literal(seed))
             for result, seed in zip(results, seeds, strict=True)
             if isinstance(result, Value) and result.type.dtype.is_float
         ]
@@ -275,15 +298,19 @@ def _vjp_of_program(
     backward = Program(back, f"{program.name}_vjp")
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
-        seeds, found = flatten(cotangents)
-        if found is not shape:
+        seeds, fits = _aligned(shape, cotangents)
+        if not fits:
             raise GradientError(
                 f"vjp of {program.name}: expected cotangents nested as the results are, {shape!r}, "
-                f"came {found!r}"
+                f"came {flatten(cotangents)[1]!r}"
             )
         seeds = [
-            _fitted(f"vjp of {program.name}: the cotangent of {name}", seed, output)
-            for name, seed, output in zip(paths(shape, "result"), seeds, outputs, strict=True)
+            _moved(f"vjp of {program.name}: the cotangent of {name}", seed, output)
+            if is_float
+            else None
+            for name, seed, output, is_float in zip(
+                paths(shape, "result"), seeds, outputs, have, strict=True
+            )
         ]
         given = iter(backward(primals, seeds))
         filled = [next(given) if is_float else None for is_float in floats]
@@ -295,7 +322,7 @@ def _vjp_of_program(
 def _jvp_of_program(
     program: Program, primals: Sequence[Any], tangents: Sequence[Any], ties: str
 ) -> tuple[Any, Any]:
-    leaves, structure = flatten(tuple(primals))
+    leaves, structure = flatten(_in_program(tuple(primals)))
     moves, found = _aligned(structure, tuple(tangents))
     if not found:
         raise GradientError(
@@ -323,7 +350,7 @@ def _jvp_of_program(
         given = [move if isinstance(move, Value) else literal(move) for move in moves]
         return results, unflatten(shape, push(values, wrt, given, ties))
 
-    results, moved = Program(forth, f"{program.name}_jvp")(tuple(primals), moves)
+    results, moved = Program(forth, f"{program.name}_jvp")(unflatten(structure, leaves), moves)
     return results, moved
 
 
@@ -341,6 +368,15 @@ def _aligned(structure: Structure, tree: Any) -> tuple[list[Any], bool]:
     return [leaf for leaves, _ in pairs for leaf in leaves], all(same for _, same in pairs)
 
 
+def _in_program(primals: tuple[Any, ...]) -> Any:
+    """The arguments, all arrays of floats as values where some are values of a program."""
+    if not has_values(primals, {}):
+        return primals
+    leaves, structure = flatten(primals)
+    values = [v if isinstance(v, Value) or not _is_float(v) else literal(v) for v in leaves]
+    return unflatten(structure, values)
+
+
 def _is_float(leaf: Any) -> bool:
     if isinstance(leaf, Value):
         return leaf.type.dtype.is_float
@@ -348,7 +384,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _moved(what: str, move: Any, like: Any) -> Any:
-    """A tangent that fits its primal; values of a program are compared by their types."""
+    """A tangent or cotangent of the right shape and type; values of a program have types."""
     if isinstance(move, Value):
         if move.type.shape != like.shape:
             raise ShapeError(f"{what} has shape {move.type.shape}, expected {like.shape}")
@@ -368,9 +404,7 @@ def _picks(function: Any, argnums: Any) -> tuple[int, ...]:
     except TypeError:
         picks = ()
     count = len(function.params) if isinstance(function, Op) else None
-    if picks and count is not None:
-        picks = tuple(n + count if n < 0 else n for n in picks)
-    if not picks or min(picks) < 0 or (count is not None and max(picks) >= count):
+    if not picks or (count is not None and not all(-count <= n < count for n in picks)):
         of = f" below {count}" if count is not None else ""
         raise GradientError(
             f"grad of {_name(function)}: expected the numbers of arguments{of} to differentiate "
@@ -394,12 +428,27 @@ def _floats(function: Op, arrays: Sequence[Array]) -> tuple[str, ...]:
     return found
 
 
+def _float_results(function: Op, arrays: Sequence[Array]) -> tuple[str, ...]:
+    types = {
+        p.name: from_numpy(a.dtype, p.type.dtype)
+        for p, a in zip(function.params, arrays, strict=True)
+    }
+    return float_results(function, types)
+
+
+def _returning_floats(function: Op, floats: tuple[str, ...]) -> Op:
+    """The operator with the results alone that have cotangents; all where none is a float."""
+    return returning(function, floats or function.returns)
+
+
 def _listed(results: Any) -> tuple[Any, ...]:
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
 def _fitted(what: str, given: Any, like: Array) -> Array:
     """A cotangent or tangent of the shape of `like`, and of its type where both are floats."""
+    if given is None:
+        raise ShapeError(f"{what} is None, expected an array of shape {like.shape}")
     array = np.asarray(given)
     if array.shape != like.shape:
         raise ShapeError(f"{what} has shape {array.shape}, expected {like.shape}")
@@ -408,5 +457,5 @@ def _fitted(what: str, given: Any, like: Array) -> Array:
 
 
 def _as(found: Array, like: Array) -> Array:
-    """A cotangent in the type of its argument: integers beside it may have made it wider."""
+    """A cotangent or tangent in the type of what has it: what stands beside may be wider."""
     return found.astype(like.dtype, copy=False) if like.dtype.kind == "f" else found

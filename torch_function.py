@@ -25,8 +25,8 @@ from .arguments import arguments, in_order
 from .attached import State, attached
 from .autodiff.derivatives import EVEN, sharing
 from .autodiff.forward import tangent
-from .autodiff.graph import returning
 from .autodiff.keep import keeping, kept
+from .autodiff.results import returning
 from .autodiff.reverse import adjoint
 from .kept import kept_for
 

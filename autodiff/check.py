@@ -43,6 +43,15 @@ class Check:
 
     def run(self, function: Differentiable, order: int) -> None:
         """Raises `GradientError` unless the derivatives up to `order` are right."""
+        for name in function.wrt:
+            wrong = np.argwhere(~np.isfinite(function.values[name]))
+            if len(wrong):
+                at = tuple(wrong[0].tolist())
+                raise GradientError(
+                    f"check_grads of {function.name} by {name}: "
+                    f"{float(function.values[name][at])!r} at {_element(name, at)}; differences "
+                    "need finite numbers: check at another point"
+                )
         for left in reversed(range(order)):
             results = function(function.values)
             cotangents = {name: self._random(a) for name, a in results.items()}

@@ -23,7 +23,8 @@ from ..algo.graph.tree import paths
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.settle import settled_on
 from .forward import tangent
-from .graph import pulled, returning, tangents
+from .graph import pulled, tangents
+from .results import returning
 from .reverse import adjoint, refuse_integer
 from .widen import in_float64, widened, widened_graph
 

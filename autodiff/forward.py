@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..algo.dtypes import TensorType
 from ..algo.errors import GradientError
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op, Param
@@ -26,8 +27,8 @@ def tangent(op: Op, wrt: tuple[str, ...] | str, ties: str = EVEN) -> Op:
     """The operator that gives the tangents of the results from those of the parameters `wrt`.
 
     Its parameters are those of `op` that it needs, results of `op` of which it needs the type, then
-    `dA` for every A of `wrt`; it returns `dC` for every returned tensor C. Raises what `adjoint`
-    raises.
+    `dA`, of its type, for every A of `wrt`; it returns `dC` for every returned tensor C. Raises
+    what `adjoint` raises.
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     made: Op = op.memo(f"tangent {names} {ties}", lambda: _tangent(op, names, ties))
@@ -62,12 +63,15 @@ def _tangent(op: Op, names: tuple[str, ...], ties: str) -> Op:
     ]:
         new[old] = fresh_name(wanted, taken)
         taken.add(new[old])
+    own = {p.name: p.type.dtype for p in op.params}
+    params = forth.params[: len(forth.params) - len(names)] + tuple(  # of the parameters' types
+        Param(p.name, TensorType(own[name], p.type.dims))
+        for p, name in zip(tangents, names, strict=True)
+    )
     return Op(
         f"{op.name}_tangent",
         tuple(
-            Param(new.get(p.name, p.name), p.type)
-            for p in forth.params
-            if new.get(p.name) not in defined
+            Param(new.get(p.name, p.name), p.type) for p in params if new.get(p.name) not in defined
         ),
         tuple(named(renamed(eq, new), (), taken) for eq in forth.equations),
         tuple(new.get(name, name) for name in forth.returns),

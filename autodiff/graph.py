@@ -7,7 +7,6 @@ they are kept or computed again is a matter of schedules) and is itself differen
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ..algo.tensor_expr.expr import Access, Cast, Const, Index, Range
 from ..algo.tensor_expr.op import Equation, Op, Param
 from .derivatives import EVEN
 from .forward import tangent
+from .results import returning
 from .reverse import adjoint
 
 
@@ -118,17 +118,6 @@ def cast(value: Value, dtype: DType) -> Value:
     lhs = tuple(Index(f"i{axis}") for axis in range(len(value.type.shape)))
     equation = Equation("y", lhs, Cast(dtype, Access("x", lhs)))
     return apply(Op("cast", (Param("x"),), (equation,), ("y",)), (value,))[0]
-
-
-def returning(op: Op, returns: tuple[str, ...]) -> Op:
-    """The operator with these results; the adjoint leaves out what they do not need."""
-    if returns == op.returns:
-        return op
-    made: Op = op.memo(
-        f"returning {returns}",
-        lambda: replace(op, returns=returns, _memo={}),
-    )
-    return made
 
 
 def _pull(

@@ -18,6 +18,7 @@ from .assemble import again
 from .checkpoint import checkpoints
 from .derivatives import EVEN
 from .elide import elide
+from .results import with_floats
 from .reverse import adjoint, normal_of
 from .statements import Normal, reads
 from .tidy import in_order
@@ -41,14 +42,15 @@ def kept(keep: Keep) -> Kept:
 
 
 def gradient(op: Op, wrt: tuple[str, ...] | str, keep: Keep = (), ties: str = EVEN) -> Op:
-    """The gradient operator, which takes of the tensors `keep` those that it reads as parameters.
+    """The gradient operator, which takes of the tensors `keep` those that it reads as parameters,
+    and no cotangent of a result that is surely no float, where others are.
 
     Raises what `adjoint` and `keeping` raise.
     """
     what = kept(keep)
     keeping(op, what)  # which knows the names
     whole = tuple(name for name, every in what if every == 1)
-    return adjoint(op, wrt, whole, ties, tuple(pair for pair in what if pair[1] > 1))
+    return adjoint(with_floats(op), wrt, whole, ties, tuple(pair for pair in what if pair[1] > 1))
 
 
 def keeping(op: Op, what: Kept) -> Op:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from diptych.algo.tensor_expr.parse import parse
 from diptych.autodiff.forward import tangent
-from diptych.autodiff.graph import returning
+from diptych.autodiff.results import returning
 from diptych.autodiff.reverse import adjoint
 from exact import run
 
