@@ -269,6 +269,8 @@ def _forms(
     for old, new in known:
         with suppress(Beyond):
             other = ring.replaced(found, old, new)
+            if other is None:
+                continue
             # What is divided by now and was not before may be 0.
             if all(n <= allowed.get(item, 0) for item, n in ring.divisors(other).items()):
                 yield write(other)

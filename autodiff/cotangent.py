@@ -56,7 +56,8 @@ class Cotangent:
 
     `seed` is the element that the caller gives, for a returned tensor; `dtype` is the element type
     where it is known; `recurs` that it needs elements of itself; `scatters` has a name for each, of
-    a tensor that holds that part where there are others.
+    a tensor that holds that part where there are others; `filled` are dimensions whose extent is
+    not 0 wherever the tensor is defined.
     """
 
     tensor: str
@@ -67,6 +68,7 @@ class Cotangent:
     seed: Access | None = None
     terms: list[Term] = field(default_factory=list)
     scatters: dict[str, Scatter] = field(default_factory=dict)
+    filled: frozenset[int] = frozenset()
 
     @property
     def lhs(self) -> tuple[Expr, ...]:
@@ -135,6 +137,8 @@ class Cotangent:
                 if n not in cuts or n in partial
             ]
             where = _before(place(dim), hi, bounds[at + 2 : -1])
+            if dim not in self.filled:
+                where = both(where, _inside(place(dim), (lo, hi), full[dim]))
             region = (*full[:dim], (lo, hi), *full[dim + 1 :])
             pieces.append((len(partial), (region, where, inside)))
         return [piece for _, piece in sorted(pieces, key=itemgetter(0))]
@@ -158,6 +162,13 @@ def _ascending(cuts: Sequence[tuple[Expr, Expr]], start: Expr, end: Expr) -> lis
             return None
         out.insert(at, bound)
     return out
+
+
+def _inside(at: Index, part: tuple[Expr, Expr], whole: tuple[Expr, Expr]) -> Expr | None:
+    """That an element of an interval, which lies in `whole` if sizes are not 0, does lie there."""
+    (lo, hi), (start, end) = part, whole
+    where = None if _is_less(start, lo) else compare("lt", start, add(at, Const(1)))
+    return where if _is_less(hi, end) else both(where, compare("lt", at, end))
 
 
 def _before(at: Index, hi: Expr, starts: Sequence[Expr]) -> Expr | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..algo.tensor_expr.affine import normalize
-from ..algo.tensor_expr.expr import Access, Const, Expr, Index, indices_of, substitute
+from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, indices_of, substitute
 
 LIMIT = 48
 """Monomials of a polynomial, and factors of one: with more it is no simpler form of anything."""
@@ -159,27 +159,33 @@ def divisors(a: Polynomial) -> dict[Atom, int]:
     return out
 
 
-def replaced(a: Polynomial, old: Expr, new: Polynomial) -> Polynomial:
-    """A polynomial with every element that is `old`, up to its indices, replaced by `new`.
+def replaced(a: Polynomial, old: Expr, new: Polynomial) -> Polynomial | None:
+    """A polynomial with every element that is `old`, up to its indices, replaced by `new`; None if
+    it has no such element.
 
     The indices of `old` are distinct; `new` has these.
     """
+    atoms = dict.fromkeys(item for monomial in a for item, _ in monomial)
+    instead = {item: other for item in atoms if (other := _replaced(item, old, new)) is not None}
+    if not instead:
+        return None
     out: Polynomial = {}
     for monomial, factor in a.items():
-        product = constant(factor)
-        for item, n in monomial:
-            product = times(product, power(_replaced(item, old, new), n))
+        changed = frozenset(pair for pair in monomial if pair[0] in instead)
+        product: Polynomial = {monomial - changed: factor}
+        for item, n in changed:
+            product = times(product, power(instead[item], n))
         out = plus(out, product)
     return out
 
 
-def _replaced(item: Atom, old: Expr, new: Polynomial) -> Polynomial:
+def _replaced(item: Atom, old: Expr, new: Polynomial) -> Polynomial | None:
     if isinstance(item, Sum):
         inside = replaced({item.product: Fraction(1)}, old, new)
-        return summed(inside, item.index, item.extent)
+        return None if inside is None else summed(inside, item.index, item.extent)
     values = matched(old, item)
     if values is None:
-        return atom(item)
+        return None
     return {renamed(monomial, values): factor for monomial, factor in new.items()}
 
 
@@ -195,4 +201,8 @@ def matched(pattern: Expr, item: Expr) -> dict[Expr, Expr] | None:
         if len(mine) != len(theirs):
             return None
         values = dict(zip(mine, map(Index, theirs), strict=True))
+    if pattern is item or type(pattern) is not type(item):
+        return values if pattern is item else None
+    if isinstance(pattern, Call) and isinstance(item, Call) and pattern.op != item.op:
+        return None
     return values if substitute(pattern, values) is item else None

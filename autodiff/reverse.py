@@ -22,6 +22,7 @@ from ..algo.tensor_expr.expr import (
     Index,
     Range,
     Reduce,
+    indices_of,
     substitute,
 )
 from ..algo.tensor_expr.op import Checked, Equation, Op
@@ -207,6 +208,12 @@ class _Reverse:
             shape = self.normal.shapes[tensor]
             name = self._name(f"d{tensor}_total" if tensor in self.seeds else f"d{tensor}")
             found = Cotangent(tensor, name, shape, self.dtypes.get(tensor))
+            found.filled = frozenset(
+                dim  # `c[0] = ..` is refused where c has no element
+                for s in self.normal.of(tensor)
+                for dim, e in enumerate(s.lhs)
+                if not s.where and not indices_of(e)
+            )
             if tensor in self.seeds:
                 found.seed = Access(self.seeds[tensor], found.lhs)
             self.cotangents[tensor] = found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from ..algo import isl
 from ..algo.errors import ScheduleError, UnsupportedError
@@ -14,11 +16,11 @@ from ..sched.loop.machine import Machine
 from ..sched.loop.nest import Nest
 from . import ir, passes
 from .context import Context, Lengths, bound, context_of, parameters
-from .scan import Visit, complete, determined
+from .scan import Visit, asked, complete, determined
 from .storage import Window, windows
 from .torn import torn
 from .tree import schedule
-from .walk import walk
+from .walk import NO_GUARDS, walk
 
 QUOTA = 5_000_000
 """Operations of isl that the lowering of a nest of some statements may take: some seconds."""
@@ -117,31 +119,42 @@ def _whole(
     nest: Nest, name: str, stored: Mapping[str, Window], context: Context, held: Collection[str]
 ) -> ir.Stmt:
     """The code that runs every instance of the nest, loops `held` in one piece."""
-    known: Mapping[str, Mapping[Expr, Expr]] = {}
     with isl.quota(_quota(nest)):
-        body, visits = _generate(nest, stored, known, context, held)
-    if not complete(nest, visits, context):
-        with isl.quota(_quota(nest)):
-            known = {stmt.name: determined(stmt, context) for stmt in nest.stmts.values()}
-            body, visits = _generate(nest, stored, known, context, held)
-        if not complete(nest, visits, context):
-            raise Unlowered(
-                f"{name}: isl generates loops that miss instances of this nest; "
-                f"split or reorder fewer loops over indices that others determine"
-            )
-    return body
+        body, visits = _generate(nest, stored, context, held)
+    if complete(nest, visits, context):
+        return body
+    with isl.quota(_quota(nest)):
+        known = {stmt.name: determined(stmt, context) for stmt in nest.stmts.values()}
+        body, visits = _generate(nest, stored, context, held, known)
+    if complete(nest, visits, context):
+        return body
+    with isl.quota(_quota(nest)):
+        guards = {stmt.name: asked(nest, stmt, context) for stmt in nest.stmts.values()}
+        body, visits = _generate(nest, stored, context, held, guards=guards)
+    if complete(nest, visits, context):
+        return body
+    raise Unlowered(
+        f"{name}: isl generates loops that miss instances of this nest; "
+        f"split or reorder fewer loops over indices that others determine"
+    )
 
 
 def _generate(
     nest: Nest,
     stored: Mapping[str, Window],
-    known: Mapping[str, Mapping[Expr, Expr]],
     context: Context,
     held: Collection[str],
+    known: Mapping[str, Mapping[Expr, Expr]] = MappingProxyType({}),
+    guards: Mapping[str, tuple[Expr, ...]] = NO_GUARDS,
 ) -> tuple[ir.Stmt, list[Visit]]:
+    """isl's loops for the nest, without the conditions `guards` of its domains, and these."""
+    wider = {
+        name: replace(stmt, domain=tuple(c for c in stmt.domain if c not in guards.get(name, ())))
+        for name, stmt in nest.stmts.items()
+    }
     build = raw.AstBuild.from_context(context.params)
-    ast = build.node_from_schedule(schedule(nest, known, context, held))
-    return walk(ast, nest, stored, context)
+    tree = schedule(replace(nest, stmts=wider), known, context, held)
+    return walk(build.node_from_schedule(tree), nest, stored, context, guards)
 
 
 def _params(nest: Nest, stored: Mapping[str, Window]) -> tuple[ir.Buffer, ...]:

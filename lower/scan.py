@@ -3,7 +3,8 @@
 isl's code generation has been seen to lose instances: for `3h + k = i` under loops over i,
 h//2 % 2, h//4 % 2 and h % 2 it runs the even h only (islpy 2026.2), while its sets are right. So
 what the loops and conditions around each statement let through is read back as a set and compared
-with the domain. Where they differ, `kernel` tries the same loops said in other words.
+with the domain. Where they differ, `kernel` tries the same loops said in other words, then loops
+over more, in which conditions on quotients and remainders are asked of every instance.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from ..algo import isl
 from ..algo.isl import raw
 from ..algo.tensor_expr.affine import to_isl
 from ..algo.tensor_expr.build import compare
-from ..algo.tensor_expr.expr import Call, Expr, Index, transform
+from ..algo.tensor_expr.expr import Call, Expr, Index, transform, walk
 from ..sched.loop.nest import Nest, Stmt
 from ..sched.loop.regions import function_of
+from ..sched.loop.tree import around_stmt
 from . import ir
 from .context import NOTHING, Context
+from .inverse import divided
 
 QUOTA = 1_000_000
 """Operations that the comparison of one statement may take; beyond, isl is believed."""
@@ -100,3 +103,17 @@ def determined(stmt: Stmt, context: Context = NOTHING) -> dict[Expr, Expr]:
             if len(least.get_pieces()) == 1:
                 found[Index(dim)] = function_of(least, stmt.dims[:n], Index)
     return found
+
+
+def asked(nest: Nest, stmt: Stmt, context: Context = NOTHING) -> tuple[Expr, ...]:
+    """The conditions of a domain on quotients and remainders, which isl has been seen to lose: as
+    many as the domain is finite without, and its loops still tell instances apart."""
+    values = [to_isl(loop.values[stmt.name]) for loop in around_stmt(nest.tree, stmt.name)]
+    found: list[Expr] = []
+    for condition in stmt.domain:
+        if any(map(divided, walk(condition))):
+            rest = [to_isl(c) for c in stmt.domain if c not in (*found, condition)]
+            wider = context.map(stmt.dims, values, rest)
+            if wider.domain().is_bounded() and wider.is_injective():
+                found.append(condition)
+    return tuple(found)

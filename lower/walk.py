@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, cast
 
 from ..algo import isl
 from ..algo.isl import raw
 from ..algo.tensor_expr import build
-from ..algo.tensor_expr.affine import from_isl
+from ..algo.tensor_expr.affine import from_isl, normalize
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, substitute, transform
 from ..sched.loop.carried import meets
 from ..sched.loop.nest import PARALLEL, Loop, Nest, Stmt, loops
@@ -30,14 +31,20 @@ from .storage import Window
 Names = Mapping[str, Expr]
 Entered = frozenset[str]
 _LE: Any = raw.ast_expr_op_type.le
+NO_GUARDS: Mapping[str, tuple[Expr, ...]] = MappingProxyType({})
 _NODE: Any = raw.ast_node_type  # islpy's annotations say int where isl's enumerations are
 
 
 def walk(
-    node: raw.AstNode, nest: Nest, windows: Mapping[str, Window], context: Context = NOTHING
+    node: raw.AstNode,
+    nest: Nest,
+    windows: Mapping[str, Window],
+    context: Context = NOTHING,
+    asked: Mapping[str, tuple[Expr, ...]] = NO_GUARDS,
 ) -> tuple[ir.Stmt, list[Visit]]:
     """The statement that isl's AST says, with the allocations of buffers in their loops.
 
+    Statements run where the conditions hold that are `asked` for them, on their dims.
     The visits say where, under which loops and conditions, each of the nest's statements stands.
     """
     named = {loop.name: loop for loop in loops(nest.tree)}
@@ -47,7 +54,7 @@ def walk(
             homes.setdefault(buffer.at, []).append(windows[name].stored)
     atomic = frozenset(name for name, stmt in nest.stmts.items() if meets(nest, stmt))
     stored = {name: window.stored for name, window in windows.items()}
-    walker = _Walker(nest, windows, named, homes, stored, atomic, context.values, [])
+    walker = _Walker(nest, windows, named, homes, stored, atomic, context.values, asked, [])
     body = walker.within(None, walker.walk_all([node], _Here()))
     return body, walker.visits
 
@@ -73,6 +80,7 @@ class _Walker:
     stored: Mapping[str, ir.Buffer]
     atomic: frozenset[str]
     symbols: Mapping[Expr, Expr]
+    asked: Mapping[str, tuple[Expr, ...]]
     visits: list[Visit]
 
     def within(self, loop: str | None, body: ir.Stmt) -> ir.Stmt:
@@ -123,8 +131,12 @@ class _Walker:
         if stmt is None:
             return ir.block()  # a joint
         instance = self.instance(stmt, tuple(_scalar(arg, here.names) for arg in args[1:]), here)
-        self.visits.append(Visit(stmt.name, here.loops, here.conditions, instance))
+        guards = self.guards(stmt, instance)
+        conditions = (*here.conditions, *guards)
+        self.visits.append(Visit(stmt.name, here.loops, conditions, instance))
         made = self.statement(stmt, instance)
+        for guard in reversed(guards):
+            made = ir.If(guard, made)
         ahead = {loop.var: self.loops[loop.var].ahead for loop in here.loops}
         return ir.block(*prefetches(made, here.loops, ahead, self.stored), made)
 
@@ -198,10 +210,20 @@ class _Walker:
         separate = loop.tail == "separate"
         return ir.For(mark, start, stop, body, loop.kind, step, 1, separate)
 
-    def statement(self, stmt: Stmt, instance: tuple[Expr, ...]) -> ir.Stmt:
-        dims: dict[Expr, Expr] = {
+    def guards(self, stmt: Stmt, instance: tuple[Expr, ...]) -> list[Expr]:
+        """What has to be asked of an instance to be one of the statement's."""
+        dims = self.dims(stmt, instance)
+        return [normalize(substitute(c, dims)) for c in self.asked.get(stmt.name, ())]
+
+    def dims(self, stmt: Stmt, instance: tuple[Expr, ...]) -> dict[Expr, Expr]:
+        """What a statement's dims and the symbols are there."""
+        own: dict[Expr, Expr] = {
             Index(dim): at for dim, at in zip(stmt.dims, instance, strict=True)
-        } | dict(self.symbols)
+        }
+        return own | dict(self.symbols)
+
+    def statement(self, stmt: Stmt, instance: tuple[Expr, ...]) -> ir.Stmt:
+        dims = self.dims(stmt, instance)
 
         def stored(expr: Expr) -> Expr:
             if not isinstance(expr, Access):

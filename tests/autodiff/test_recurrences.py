@@ -94,3 +94,58 @@ def test_lags_that_may_be_longer_than_the_recurrence(value: str, total: str) -> 
     assert f"dh_total[t] = dh[t] + {total}\n" in op.gradient("x").text
     for n in (1, 2, 3, 7):
         dt.check_grads(op, [np.linspace(0.3, 0.9, n)], order=2)
+
+
+LAGS = {
+    "h.zero[t-1] * x[t] + cos(x[t])": "dh_total[N-1] = dh[N-1] where N > 0",
+    "h.zero[t+1] * x[t] + x[t]": "dh_total[0] = dh[0] where N > 0",
+    "h.zero[t-2] * x[t] + cos(x[t])": "",
+    "h.zero[t+2] * x[t] + x[t]": "",
+    "h.fill(2.0)[t-3] * x[t]": "",
+    "where(t >= 2, h[t-2] * x[t], x[t]**2)": "",
+    "where(t < N - 2, h[t+2] * x[t], sin(x[t]))": "",
+    "h.zero[t-2] * h.zero[t-1] * x[t] + x[t]": "",
+}
+"""Right sides of recurrences over N steps, and where their cotangents start, if apart."""
+
+
+@pytest.mark.parametrize("value", LAGS)
+def test_any_lag_is_served_at_any_length(value: str) -> None:
+    op = parse(f"f(x: f64[N]) -> h:\n h[t] = {value} where t in 0:N")
+    back = adjoint(op, "x")
+    assert LAGS[value] in ["", *(line.strip() for line in back.text.splitlines())]
+    assert parse(back.text) == back
+    for length in (1, 2, 3, 7):
+        x = np.random.default_rng(length).standard_normal(length)
+        dt.check_grads(op, (x,), order=2, interpreted=True)
+        seed = np.cos(np.arange(length))
+        want = run(back, {"x": x, "dh": seed})["dx"]
+        np.testing.assert_allclose(dt.vjp(op, x)[1](seed)[0], want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("value", LAGS)
+def test_recurrences_of_no_step_have_gradients(value: str) -> None:
+    op, empty = parse(f"f(x: f64[N]) -> h:\n h[t] = {value} where t in 0:N"), np.zeros(0)
+    y, pull = dt.vjp(op, empty)
+    assert y.shape == pull(empty)[0].shape == (0,)
+    back = adjoint(op, "x")
+    assert run(back, {"x": empty, "dh": empty})["dx"].shape == (0,)
+    assert adjoint(back, "x")(empty, empty, empty).shape == (0,)
+
+
+def test_empty_recurrences_beside_what_is_not_empty() -> None:
+    op = parse("f(x: f64[N,M], w: f64[M]) -> h:\n h[t,m] = w[m] * h.zero[t-2,m] + x[t,m]")
+    for shape in ((0, 3), (3, 0), (1, 3)):
+        x, w = np.ones(shape), np.ones(shape[1])
+        dx, dw = dt.vjp(op, x, w)[1](np.ones(shape))
+        np.testing.assert_array_equal(dx, np.ones(shape))
+        np.testing.assert_array_equal(dw, np.zeros(shape[1]))
+
+
+def test_a_recurrence_whose_first_element_is_written_out_has_one() -> None:
+    """It is refused at a length of 0 itself, so its gradient need not ask for one."""
+    op = parse(CASES["cumsum"][0])
+    assert "dx[N-1] = dy[N-1]\n" in adjoint(op, "x").text
+    with pytest.raises(dt.ShapeError) as caught:
+        op(np.zeros(0))
+    assert str(caught.value).startswith("at N=0, y[0] lies outside y, whose dim 0 has extent 0")

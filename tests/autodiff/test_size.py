@@ -77,3 +77,16 @@ def test_ten_equations_are_differentiated_at_once() -> None:
     assert min(first) <= LIMITS[0] * scale and min(second) <= LIMITS[1] * scale, (
         first, second, scale,
     )  # fmt: skip
+
+
+NESTED = 40, 4.0
+"""Sines in each other, and seconds for the second derivative: a sum of that many products."""
+
+
+def test_second_derivatives_of_deep_nests_take_seconds() -> None:
+    depth, limit = NESTED
+    back = adjoint(parse(f"y[i] = {'sin(' * depth}x[i]{')' * depth}"), "x")
+    fixed = [seconds(work)]
+    taken = seconds(lambda: adjoint(back, "x"))
+    fixed.append(seconds(work))
+    assert taken <= limit * slowness(fixed), (taken, fixed)

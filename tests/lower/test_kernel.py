@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+import diptych as dt
 import numpy as np
 import pytest
 from diptych.algo.errors import InternalError, ScheduleError, UnsupportedError
@@ -11,7 +12,7 @@ from diptych.lower.ir import Block, For, If, Update, allocated, walk
 from diptych.lower.ir_parse import parse_expr
 from diptych.lower.ir_print import print_expr, print_function
 from diptych.lower.kernel import lower, translate
-from diptych.lower.scan import Visit, complete, determined
+from diptych.lower.scan import Visit, asked, complete, determined
 from diptych.sched.loop.machine import Machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -534,6 +535,62 @@ def test_nests_that_stay_incomplete_are_refused(make, monkeypatch):
         "over indices that others determine"
     )
     assert isinstance(caught.value, UnsupportedError)
+
+
+LOST = (
+    "f(A: f64[2,2], B: f64[2]) -> y:\n"
+    "  y[] = sum(A[(i+1)//3,(3*i+j+k+1)//3%2]**2 * B[(1-i)%4]) where i in 0:2, j in 0:5, k in 0:1"
+)
+
+
+def test_instances_that_isl_loses_are_asked_for_one_by_one():
+    op, rng = dt.op(LOST), np.random.default_rng(0)
+    back = op.gradient(("A", "B"))
+    arrays = rng.standard_normal((2, 2)), rng.standard_normal(2), rng.standard_normal(())
+    for got, want in zip(back(*arrays), dt.interpret(back, *arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+    dt.check_grads(op, arrays[:2], order=2)
+
+
+@pytest.fixture
+def third_way(monkeypatch):
+    """isl's loops are taken to be incomplete twice: conditions are then asked of instances."""
+    answers = []
+
+    def third(nest, visits, context):
+        answers.append(complete(nest, visits, context))
+        return len(answers) == 3 and answers[-1]
+
+    monkeypatch.setattr("diptych.lower.kernel.complete", third)
+    yield
+    assert answers == [True] * 3
+
+
+@pytest.mark.parametrize("kind", ["serial", "vector"])
+@pytest.mark.parametrize("where", ["(i // 2) % 3 == a", "(i + a) % 2 == 0", "i % 5 < a"])
+def test_sums_by_conditions_on_instances(make, third_way, where, kind):
+    dims = {"a": (0, 3), "i": (0, 13)}
+    nest = make.nest(
+        {"x": ("input", "f4", (13,)), "y": ("output", "f4", (3,))},
+        [make.stmt("init", {"a": (0, 3)}, "y[a]", "0.0:f32"),
+         make.stmt("y", dims, "y[a]", "x[i]", "sum", where=[where])],
+        make.loop("one", "0", make.loop("init.a", "a", "init"),
+                  make.loop("i", "i", make.loop("a", "a", "y", kind=kind))),
+    )  # fmt: skip
+    x = make.whole(make.rng, (13,))
+    holds = [[eval(where, {"a": a, "i": i}) for i in range(13)] for a in range(3)]
+    make.agrees(nest, {"x": x}, {"y": np.where(holds, x, 0).sum(1)}, WIDE)
+
+
+def test_conditions_without_which_loops_do_not_tell_instances_apart_stay(make):
+    nest = make.matmul(13, 50, 4)  # of the panel `B.pack` a loop gives j % 48 alone
+    assert asked(nest, nest.stmts["B.pack"]) == ()
+    where = ["i // 2 == a"]
+    tensors = {"y": ("output", "f4", (3,))}
+    for ranges, expected in [({"a": (0, 3)}, ()), ({"a": (0, 3), "i": (0, 9)}, (*where,))]:
+        stmt = replace(make.stmt("y", ranges, "y[a]", "1.0:f32", where=where), dims=("a", "i"))
+        nest = make.nest(tensors, [stmt], make.loop("a", "a", make.loop("i", "i", "y")))
+        assert asked(nest, stmt) == tuple(map(parse_expr, expected))
 
 
 def test_nests_that_exhaust_isl_are_refused(make, monkeypatch):
