@@ -132,7 +132,10 @@ def _assembled(derived: Derived) -> Op:
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
     hints = {c.name: _hints(c) for c in every}
     equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
+    several = {eq.tensor for eq in equations}
     equations = [mapped(eq, signed) for eq in without_duplicates(equations, {*returns, *kept})]
+    gone = several - {eq.tensor for eq in equations}
+    shapes = {name: extents for name, extents in shapes.items() if name not in gone}
     name = "_".join((op.name, *returns))
     return Op(name, params, tuple(equations), tuple(returns), shapes, rules=rules)
 

@@ -181,3 +181,16 @@ def test_ties_of_computed_values_in_nests_of_their_own() -> None:
         values = rng.standard_normal(9), rng.permutation(81).reshape(9, 9) / 4 - 10
         assert rows(*values, 1.0)[1].sum() == 1
         assert gradient(*values, 1.0)[1].sum() == 1
+
+
+def test_counts_that_two_derivatives_need_are_declared_once() -> None:
+    """Of equal temporaries one is left, and of what is left out no extents are declared."""
+    op = dt.op("""f(x: f64[3,2], b: i64[3,2]) -> y:
+        T: [3]
+        T[b[i,j]] min= 0.2 * x[i,j]
+        y[i] = 2 * tanh(T[i])
+    """)
+    rng = np.random.default_rng(0)
+    back = op.gradient("x").gradient(("x", "dy"))
+    assert [name for name in back.shapes if name.startswith("T_ties")] == ["T_ties_1"]
+    dt.check_grads(op, (rng.random((3, 2)), np.array([[0, 1], [2, 0], [1, 2]])), order=2)
