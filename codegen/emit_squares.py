@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 import llvmlite.ir as ir
 
 from ..algo.dtypes import i64
-from ..algo.tensor_expr.affine import linear
-from ..algo.tensor_expr.expr import Access, Const, Expr, Index
-from ..lower.ir import Block, Buffer, For, Stmt, Store
+from ..algo.tensor_expr.expr import Access, Const
+from ..lower.ir import Block, For, Stmt, Store
+from ..lower.lanes import step
 from . import emit_memory
 from .emit_expr import value
 from .emit_transpose import swapped
@@ -46,26 +46,12 @@ def _square(f: Frame, var: str, stmt: Stmt) -> Loop | None:
             body=Store(buffer, index, Access() as cell) as store,
         ) if stmt.lanes > 1 and buffer != cell.tensor:  # fmt: skip
             one, other = f.buffers[buffer], f.buffers[cell.tensor]
-            runs = (_step(one.buffer, index, lane), _step(other.buffer, cell.indices, var))
-            turned = _step(other.buffer, cell.indices, lane)
+            runs = (step(one.buffer, index, lane), step(other.buffer, cell.indices, var))
+            turned = step(other.buffer, cell.indices, lane)
             plain = one.lanes == other.lanes == 1 and not other.own
             if plain and runs == (1, 1) and turned is not None and abs(turned) > 1:
                 return stmt, store, cell
     return None
-
-
-def _step(buffer: Buffer, index: Sequence[Expr], var: str) -> int | None:
-    """Elements between the cells of neighbours along a variable."""
-    total = 0
-    for expr, stride in zip(index, buffer.strides, strict=True):
-        form = linear(expr)
-        if form is None or form.inside(var) or buffer.bytewise:
-            return None
-        if step := form.of(Index(var)):
-            if isinstance(stride, str):
-                return None
-            total += step * stride
-    return total
 
 
 def transpose(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..algo.dtypes import DType
-from ..algo.tensor_expr.affine import Interval
-from ..algo.tensor_expr.expr import Access, Cast, Expr, indices_of, walk
+from ..algo.tensor_expr.affine import Interval, linear
+from ..algo.tensor_expr.expr import Access, Cast, Expr, Index, indices_of, walk
 from ..sched.loop.machine import Machine
 from .ir import (
     Alloc,
@@ -67,6 +67,20 @@ def lanes(loop: For, buffers: Mapping[str, Buffer], machine: Machine) -> int:
 def _bound(body: Stmt) -> set[str]:
     """The variables that statements within bind."""
     return {item.var for item in statements(body) if isinstance(item, (For, Let))}
+
+
+def step(buffer: Buffer, indices: Sequence[Expr], var: str) -> int | None:
+    """Elements from a cell of a buffer to the next one along a variable; None if that varies."""
+    total = 0
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        form = linear(index)
+        if form is None or form.inside(var) or buffer.bytewise:
+            return None
+        if times := form.of(Index(var)):
+            if isinstance(stride, str):
+                return None
+            total += times * stride
+    return total
 
 
 def visit(function: Function, vector: Callable[[For, Scope], Stmt]) -> Function:

@@ -54,7 +54,7 @@ from ..ir import (
     walk,
 )
 from ..ir import children as inner_statements
-from ..ranges import values_of
+from ..ranges import inside
 from .flipped import flip, store_flipped
 
 Known = Mapping[str, Interval]
@@ -89,14 +89,10 @@ class _Dots:
         return block(*(self.inner(part, buffers, known) for part in parts))
 
     def inner(self, stmt: Stmt, buffers: Buffers, known: Known) -> Stmt:
-        match stmt:
-            case For(var=var):
-                known = {**known, var: values_of(stmt, known)}
-            case Let(var, value, _):
-                known = {**known, var: bounds(value, known)}
-            case Alloc(own, _):
-                buffers = {**buffers, **{buffer.name: buffer for buffer in own}}
-        return rebuild(stmt, lambda item: self.body(item, buffers, known))
+        if isinstance(stmt, Alloc):
+            buffers = {**buffers, **{buffer.name: buffer for buffer in stmt.buffers}}
+        within = inside(stmt, known)
+        return rebuild(stmt, lambda item: self.body(item, buffers, within))
 
     def rewrite(self, parts: list[Stmt], sums: _Sums) -> Stmt:
         """The statements with factors flipped, and the extra sums around them."""
@@ -206,7 +202,7 @@ class _Sums:
 
     def collect(self, stmt: Stmt, place: _Place) -> None:
         self.visited += 1
-        number, known = self.visited, place.known
+        number, known = self.visited, inside(stmt, place.known)
         match stmt:
             case For(kind="dot"):
                 site = self.site(stmt, place, number)
@@ -214,11 +210,9 @@ class _Sums:
                     self.sites[number] = site
                 return
             case For(var=var, lo=lo, hi=hi, kind="vector"):
-                known = {**known, var: values_of(stmt, known)}
                 path = (*place.path, var, lo, hi)
                 place = _with(place, known, path, place.bound | {var}, vector=stmt)
             case For(var=var):
-                known = {**known, var: values_of(stmt, known)}
                 written = frozenset(
                     item.buffer for item in walk(stmt.body) if isinstance(item, (Store, Update))
                 )
@@ -231,8 +225,7 @@ class _Sums:
                     path = (*place.path, "not", cond)
                     self.collect(orelse, _with(place, known, path, place.bound))
                 return
-            case Let(var, value, _):
-                known = {**known, var: bounds(value, known)}
+            case Let(var):
                 place = _with(place, known, (*place.path, number), place.bound | {var})
             case Alloc(own):
                 self.buffers = {**self.buffers, **{buffer.name: buffer for buffer in own}}

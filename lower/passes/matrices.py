@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...algo.tensor_expr.affine import Interval, bounds
+from ...algo.tensor_expr.affine import Interval
 from ...algo.tensor_expr.build import add, const, floordiv, mul
 from ...algo.tensor_expr.expr import Index
 from ...sched.loop.dot import words
 from ...sched.loop.machine import Machine
-from ..ir import Alloc, Buffer, For, Function, Let, Stmt, block, rebuild, walk, with_
+from ..ir import Alloc, Buffer, For, Function, Stmt, block, rebuild, walk, with_
 from ..ir import substitute as replaced
-from ..ranges import span, values_of
+from ..ranges import inside, span
 from .matrix_operand import Padding
 from .matrix_product import MatrixProduct, matrix_product
 from .matrix_squares import Squares
@@ -48,22 +48,18 @@ class _Matrices:
         self.machine, self.padding = machine, Padding()
 
     def stmt(self, stmt: Stmt, buffers: Buffers, known: Known) -> Stmt:
-        match stmt:
-            case For(var=var, kind=kind):
-                if kind in ("serial", "matrix"):
-                    found = matrix_product(stmt, buffers)
-                    if found is not None and self.machine.matrices:
-                        made = Squares(found, buffers, known, self.padding).write()
-                        if made is not None:
-                            return made
-                    if kind == "matrix":
-                        return self.plain(stmt, found)
-                known = {**known, var: values_of(stmt, known)}
-            case Let(var, value, _):
-                known = {**known, var: bounds(value, known)}
-            case Alloc(own, _):
-                buffers = {**buffers, **{buffer.name: buffer for buffer in own}}
-        return rebuild(stmt, lambda item: self.stmt(item, buffers, known))
+        if isinstance(stmt, For) and stmt.kind in ("serial", "matrix"):
+            found = matrix_product(stmt, buffers)
+            if found is not None and self.machine.matrices:
+                made = Squares(found, buffers, known, self.padding).write()
+                if made is not None:
+                    return made
+            if stmt.kind == "matrix":
+                return self.plain(stmt, found)
+        if isinstance(stmt, Alloc):
+            buffers = {**buffers, **{buffer.name: buffer for buffer in stmt.buffers}}
+        within = inside(stmt, known)
+        return rebuild(stmt, lambda item: self.stmt(item, buffers, within))
 
     def plain(self, stmt: Stmt, found: MatrixProduct | None) -> Stmt:
         """The same by loops of other kinds."""

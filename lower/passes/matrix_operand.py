@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.affine import Interval, bounds, linear, normalize
 from ...algo.tensor_expr.build import add, const, floordiv, minimum, mod, mul
-from ...algo.tensor_expr.expr import Access, Cast, Const, Expr, Index, accesses, substitute
+from ...algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, accesses, substitute
 from ...sched.loop.dot import words
 from ...sched.loop.tensorize import SIDE
 from ..ir import Alloc, Buffer, For, Function, Stmt, Store, contiguous, rebuild, with_
+from ..lanes import step
 
 MOST = 2
 """How much larger a buffer may become so that whole squares are read of it."""
@@ -172,21 +173,7 @@ class Operand:
 
     def _step(self, cell: Access, var: str) -> int | None:
         """Elements from a cell to the next one along a variable."""
-        return step(cell, self.buffers[cell.tensor], var)
-
-
-def step(cell: Access, buffer: Buffer, var: str) -> int | None:
-    """Elements from a cell of a buffer to the next one along a variable; None if that varies."""
-    total = 0
-    for index, stride in zip(cell.indices, buffer.strides, strict=True):
-        form = linear(index)
-        if form is None or form.inside(var) or buffer.bytewise:
-            return None
-        if times := form.of(Index(var)):
-            if isinstance(stride, str):
-                return None
-            total += times * stride
-    return total
+        return step(self.buffers[cell.tensor], cell.indices, var)
 
 
 def counted(count: Expr, square: int, known: Mapping[str, Interval]) -> Expr:
@@ -196,6 +183,4 @@ def counted(count: Expr, square: int, known: Mapping[str, Interval]) -> Expr:
 
 def product(total: DType, factors: Sequence[Expr]) -> Expr:
     """The product of two factors in the type in which they are added up."""
-    from ...algo.tensor_expr.expr import Call
-
     return Call("mul", tuple(Cast(total, factor) for factor in factors))

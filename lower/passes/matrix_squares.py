@@ -23,8 +23,9 @@ from ..ir import (
     contiguous,
     with_,
 )
+from ..lanes import step
 from ..ranges import span, values_of
-from .matrix_operand import Operand, Padding, counted, product, step
+from .matrix_operand import Operand, Padding, counted, product
 from .matrix_product import MatrixProduct
 
 Known = Mapping[str, Interval]
@@ -223,6 +224,6 @@ class Squares:
         buffer = self.buffers[cell.tensor]
         if buffer.scope not in ("param", "heap", "stack") or accesses(cell) != [cell]:
             return False
-        columns = step(cell, buffer, self.found.columns.var)
-        rows = step(cell, buffer, self.found.rows.var)
+        columns = step(buffer, cell.indices, self.found.columns.var)
+        rows = step(buffer, cell.indices, self.found.rows.var)
         return columns == 1 and rows is not None

@@ -17,6 +17,7 @@ from .initial import initial
 from .names import origins
 from .nest import Nest, loops
 from .primitive import Primitive
+from .reorder import Reorder
 from .schedule import Schedule
 from .tree import named
 
@@ -47,6 +48,13 @@ class Draft:
             return False
         self.nest, self.primitives = nest, (*self.primitives, *steps)
         return True
+
+    def order(self, nest: str, prefix: str, order: list[str]) -> None:
+        """Puts loops of a nest in this order if they are in another; `prefix` goes before names."""
+        wanted = [f"{nest}.{name}" for name in order]
+        now = [loop.name for loop in loops(self.nest.tree) if loop.name in wanted]
+        if now != wanted:
+            self.attempt(Reorder(tuple(prefix + name for name in order)))
 
     def has(self, loop: str) -> bool:
         """Is there a loop of this full name?"""

@@ -244,7 +244,7 @@ class _Nest:
         if c.vector in self.reds:
             reds = [names[i] for i in self.reds if i in names]
             inner = [n for n in inner if n not in in_lanes] + in_lanes
-        self._reorder([*outer, *reds, *inner])
+        self.draft.order(self.group.name, self.prefix, [*outer, *reds, *inner])
         chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
         cells = group.reds and inner and outer and not c.solved and not group.holes
         if cells and not chunked and not self.shared:
@@ -312,7 +312,7 @@ class _Nest:
         moved = [*(n for n, i in enumerate(outs) if i != self.choice.vector)]
         moved.append(outs.index(self.choice.vector))
         if self.group.main.lhs == tuple(map(Index, outs)):
-            self._reorder([outs[n] for n in moved])
+            self.draft.order(self.group.name, self.prefix, [outs[n] for n in moved])
             self.draft.attempt(Layout(self.group.name, tuple(f"d{n}" for n in moved)))
 
     def mark(self) -> None:
@@ -376,12 +376,6 @@ class _Nest:
             return
         for loop in list(self.draft.copies(f"{self.group.name}.{name}")):
             self.draft.attempt(mark(loop))
-
-    def _reorder(self, order: list[str]) -> None:
-        wanted = [f"{self.group.name}.{name}" for name in order]
-        now = [loop.name for loop in loops(self.draft.nest.tree) if loop.name in wanted]
-        if now != wanted:
-            self.draft.attempt(Reorder(tuple(self.prefix + name for name in order)))
 
     def _split(self, index: str, factor: int, into: tuple[str, str] | None = None) -> bool:
         return self.draft.attempt(Split(self.prefix + index, factor, into))

@@ -18,7 +18,6 @@ from .draft import Draft
 from .extent import at_once
 from .marks import Mark, Parallel, Vectorize
 from .nest import loops
-from .reorder import Reorder
 from .split import Split
 from .stage import Stage
 from .tile_model import bare, span
@@ -76,7 +75,8 @@ class Contraction:
         around = [tiles.get(i, i) for i in walk]
         reds = [inner[i] for i in self.group.reds if i in inner]
         apart.sort(key=lambda i: i != self.outer)
-        self._reorder([*apart, *(name for _, name in blocks), *around, *reds, *tile])
+        order = [*apart, *(name for _, name in blocks), *around, *reds, *tile]
+        self.draft.order(self.group.name, self.prefix, order)
         if self.outer is not None:
             self.shared = dict(blocks).get(self.outer, tiles.get(self.outer, self.outer))
         home = (around or [name for _, name in blocks] or apart)[-1:]
@@ -128,12 +128,6 @@ class Contraction:
             )
             for a in moving
         )
-
-    def _reorder(self, order: list[str]) -> None:
-        wanted = [f"{self.group.name}.{name}" for name in order]
-        now = [loop.name for loop in loops(self.draft.nest.tree) if loop.name in wanted]
-        if now != wanted:
-            self.draft.attempt(Reorder(tuple(self.prefix + name for name in order)))
 
     def _pack(self, around: list[tuple[str, str]]) -> None:
         """Copies each packed tensor in the innermost loop around whose index moves through it."""

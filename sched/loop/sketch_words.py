@@ -19,7 +19,6 @@ from .layout import dimension_names
 from .machine import Machine
 from .marks import Mark, Parallel, Unroll, Vectorize
 from .nest import loops
-from .reorder import Reorder
 from .split import Split
 from .stage import Stage
 from .tensorize import SIDE, Tensorize
@@ -77,7 +76,7 @@ class WordNest:
             self._split(k, WORD, (f"{k}o", f"{k}i"))
             ends = [f"{k}o", f"{i}i", f"{j}i", f"{k}i"]
         self.order = [*around, *rest, f"{i}o", f"{j}o"]
-        self._reorder([*self.order, *reds, *ends])
+        self.draft.order(self.group.name, self.prefix, [*self.order, *reds, *ends])
         self.shared = f"{self.outer}b" if self.outer in parts else self.outer
         home = around[-1] if around else self.order[0]
         self._place(f"{j}o")
@@ -171,12 +170,6 @@ class WordNest:
 
     def _attempt(self, mark: type[Mark], name: str) -> None:
         self.draft.attempt(mark(name))
-
-    def _reorder(self, order: list[str]) -> None:
-        wanted = [f"{self.group.name}.{name}" for name in order]
-        now = [loop.name for loop in loops(self.draft.nest.tree) if loop.name in wanted]
-        if now != wanted:
-            self.draft.attempt(Reorder(tuple(self.prefix + name for name in order)))
 
     def _split(self, name: str, size: int, into: tuple[str, str]) -> bool:
         plain = (f"{name}o", f"{name}i")
