@@ -44,7 +44,8 @@ def vjp(
     None, and what is given for results that are no floats is left out, so that None will do. `keep`
     names the tensors of an operator that are kept for `pull` (`Op.keeping`), which computes the
     others again; () keeps results alone, None what reductions and recurrences give, {"h": 16} every
-    16th step of the recurrence h. In a program it takes and gives values. `ties` is as in
+    16th step of the recurrence h. In a program it takes and gives values, and `pull` takes them of
+    arrays too. `ties` is as in
     `grad`. Raises `GradientError` where no argument is a float, and for other names.
     """
     if not isinstance(function, Op) or has_values(primals, {}):
@@ -88,6 +89,8 @@ def _vjp_of_op(
         results = results[:count] if count > 1 else results[0]
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
+        if has_values(cotangents, {}):
+            return _pulled_in_program(Program(function, function.name), arrays, cotangents, ties)
         seeds = _listed(cotangents)
         if len(seeds) != len(function.returns):
             raise GradientError(
@@ -272,7 +275,8 @@ def _check_leaves(program: Program, number: int, leaves: Sequence[Any]) -> None:
 def _vjp_of_program(
     program: Program, primals: tuple[Any, ...], ties: str
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    primals = _in_program(primals)
+    if has_values(primals, {}):
+        primals = _in_program(primals)
     leaves, structure = flatten(primals)
     floats = [_is_float(leaf) for leaf in leaves]
     if not any(floats):
@@ -298,6 +302,8 @@ def _vjp_of_program(
     backward = Program(back, f"{program.name}_vjp")
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
+        if has_values(cotangents, {}) and not has_values(primals, {}):
+            return _pulled_in_program(program, primals, cotangents, ties)
         seeds, fits = _aligned(shape, cotangents)
         if not fits:
             raise GradientError(
@@ -319,10 +325,20 @@ def _vjp_of_program(
     return results, pull
 
 
+def _pulled_in_program(
+    program: Program, primals: Sequence[Any], cotangents: Any, ties: str
+) -> tuple[Any, ...]:
+    """What cotangents that are values of a program give the arguments, which are arrays."""
+    _, pull = _vjp_of_program(program, _in_program(tuple(primals)), ties)
+    return pull(cotangents)
+
+
 def _jvp_of_program(
     program: Program, primals: Sequence[Any], tangents: Sequence[Any], ties: str
 ) -> tuple[Any, Any]:
-    leaves, structure = flatten(_in_program(tuple(primals)))
+    given = tuple(primals)
+    traced = has_values((given, tuple(tangents)), {})
+    leaves, structure = flatten(_in_program(given) if traced else given)
     moves, found = _aligned(structure, tuple(tangents))
     if not found:
         raise GradientError(
@@ -369,9 +385,7 @@ def _aligned(structure: Structure, tree: Any) -> tuple[list[Any], bool]:
 
 
 def _in_program(primals: tuple[Any, ...]) -> Any:
-    """The arguments, all arrays of floats as values where some are values of a program."""
-    if not has_values(primals, {}):
-        return primals
+    """The arguments in a program: all arrays of floats as values."""
     leaves, structure = flatten(primals)
     values = [v if isinstance(v, Value) or not _is_float(v) else literal(v) for v in leaves]
     return unflatten(structure, values)

@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ..algo.dtypes import DType, TensorType
+from ..algo.dtypes import DType
+from ..algo.tensor_expr.annotation import annotation
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.components import cycles_of
 from ..algo.tensor_expr.expr import (
     Access,
-    Const,
     Expr,
     Reduce,
-    Size,
     accesses,
     sizes_of,
     substitute,
@@ -289,19 +288,6 @@ def known_types(checked: Checked) -> dict[str, DType]:
     params = checked.op.params
     types = {p.name: p.type.dtype for p in params if p.type.dtype is not None}
     return {**types, **infer(checked, types)} if len(types) == len(params) else types
-
-
-def annotation(dtype: DType | None, extents: Sequence[Expr]) -> TensorType:
-    """The annotation of a parameter; its sizes only where each is a symbol or a number."""
-    dims: list[str | int] = []
-    for extent in extents:
-        if isinstance(extent, Size):
-            dims.append(extent.name)
-        elif isinstance(extent, Const) and type(extent.value) is int:
-            dims.append(extent.value)
-        else:
-            return TensorType(dtype, None)
-    return TensorType(dtype, tuple(dims))
 
 
 def _sizes(param: Param) -> list[str]:

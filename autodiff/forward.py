@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from ..algo.dtypes import TensorType
 from ..algo.errors import GradientError
+from ..algo.tensor_expr.annotation import annotation
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.op import Op, Param
-from .assemble import annotation
 from .blocks import reads_value
 from .derivatives import EVEN
 from .naming import fresh_name, named

@@ -9,6 +9,7 @@ from typing import Any
 from ..algo.dtypes import DType, f32
 from ..algo.errors import DTypeError, GradientError
 from ..algo.location import caller
+from ..algo.tensor_expr.annotation import annotation
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.expr import accesses, sizes_of
 from ..algo.tensor_expr.located import located
@@ -17,7 +18,6 @@ from ..algo.tensor_expr.parse import parse
 from ..algo.tensor_expr.settle import needs
 from ..algo.tensor_expr.trace import trace
 from ..algo.tensor_expr.types import infer
-from .assemble import annotation
 from .blocks import extents_of, fitted, moves, pull_of, reads_value, same_shape
 from .degree import degrees
 

@@ -91,6 +91,20 @@ def test_gradients_of_functions_and_programs(wrap: Callable[..., Any]) -> None:
     np.testing.assert_allclose(results["h"], DATA @ PARAMS["w"])
 
 
+@pytest.mark.parametrize("function", [SEVERAL, lambda x, n: SEVERAL(x, n)], ids=["op", "function"])
+def test_derivatives_at_arrays_along_values_of_a_program(function: Any) -> None:
+    @dt.program
+    def step(seed: Any, move: Any) -> Any:
+        _, pull = dt.vjp(function, X, N)
+        return pull((seed, move))[0], dt.jvp(function, (X, N), (move, None))[1]
+
+    seed, move = np.array(2.0), np.array([1.0, -1.0, 0.5])
+    by_x, (s, q) = step(seed, move)
+    np.testing.assert_allclose(by_x, 2 * X * N * seed + N * move)
+    np.testing.assert_allclose(s, (2 * X * N * move).sum())
+    np.testing.assert_allclose(q, N * move)
+
+
 def test_argnums_by_its_name() -> None:
     dot = dt.op("s[] = sum(x[i] * y[i])")
     x, y = np.ones(3), np.arange(3.0)

@@ -153,6 +153,94 @@ def test_functional_transforms() -> None:
     torch.testing.assert_close(second, 2 * torch.cos(x) - x * torch.sin(x))
 
 
+RNN = dt.op(
+    "h[0,d] = h0[d]\nh[t,d] = tanh(x[t,d] + sum(U[d,e] * h[t-1,e])) where t in 1:T",
+    name="rnn",
+    returns="h",
+)
+SQUARE = dt.op("square(x: [N]) -> y:\n  y[i] = x[i] * x[i]")
+SQUARE.defvjp("dx[i] = 3 * x[i] * dy[i]")  # of no function, so that it is seen where it is used
+
+BATCHES = {
+    "one index more": (WAVE, (rand(3, 5),), (0,)),
+    "some batched": (DENSE, (rand(3, 4), rand(2, 4, 5)), (None, 0)),
+    "others batched": (DENSE, (rand(3, 4, 2), rand(4, 5)), (2, None)),
+    "temporaries": (SOFTMAX, (rand(2, 3, 4),), (0,)),
+    "recurrence": (RNN, (rand(3), rand(2, 4, 3), rand(3, 3)), (None, 0, None)),
+    "several results": (SEVERAL, (rand(3, 4, 2), rand(4), N), (2, None, None)),
+    "sizes as numbers": (FLAT, (rand(2, 4, 3),), (0,)),
+    "dynamic": (SOFTMAX.dynamic(I=8), (rand(2, 3, 4),), (0,)),
+    "scheduled": (WAVE.schedule().vectorize("i", 4), (rand(3, 6),), (0,)),
+    "rules": (SQUARE, (rand(3, 6),), (0,)),
+    "no element": (WAVE, (rand(0, 5),), (0,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "args", "dims"), BATCHES.values(), ids=BATCHES.keys())
+def test_batches_are_what_their_elements_are(function: Any, args: Any, dims: Any) -> None:
+    f = dt.torch(function)
+    found = torch.vmap(f, dims)(*args)
+    found = found if isinstance(found, tuple) else (found,)
+    along = next(n for n, d in enumerate(dims) if d is not None)
+    for n in range(args[along].shape[dims[along]]):
+        each = [x if d is None else x.select(d, n) for x, d in zip(args, dims, strict=True)]
+        wanted = f(*each)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        for have, want in zip(found, wanted, strict=True):
+            torch.testing.assert_close(have[n], want)
+
+
+def test_batches_of_batches_and_their_gradients() -> None:
+    dense, x, w = dt.torch(DENSE), rand(2, 3, 4, 5), rand(5, 2)
+    twice = torch.vmap(torch.vmap(dense, (0, None)), (0, None))
+    torch.testing.assert_close(twice(x, w), x @ w)
+    (found,) = torch.autograd.grad(twice(x, w.requires_grad_()).sum(), w)
+    torch.testing.assert_close(found, x.sum((0, 1, 2))[:, None].expand(5, 2))
+    each = torch.vmap(torch.func.grad(lambda w, x: (dense(x, w) ** 2).sum()), (None, 0))
+    torch.testing.assert_close(each(w.detach(), x[0]), 2 * x[0].mT @ (x[0] @ w.detach()))
+
+
+def test_jacobians_and_hessians() -> None:
+    wave, dense, x, w = dt.torch(WAVE), dt.torch(DENSE), rand(3, 4), rand(4, 5)
+    for jacobian in (torch.func.jacrev, torch.func.jacfwd):
+        torch.testing.assert_close(
+            jacobian(dense, argnums=1)(x, w), jacobian(torch.matmul, argnums=1)(x, w)
+        )
+        torch.testing.assert_close(
+            jacobian(dt.torch(SOFTMAX))(x), jacobian(lambda x: x.softmax(1))(x)
+        )
+    torch.testing.assert_close(
+        torch.func.hessian(lambda x: (wave(x) ** 3).sum())(x[0]),
+        torch.func.hessian(lambda x: ((x.sin() * x) ** 3).sum())(x[0]),
+    )
+
+
+def test_rules_hold_for_each_element_of_a_batch() -> None:
+    f, x = dt.torch(SQUARE), rand(3, 6)
+    for by in (lambda x: torch.vmap(f)(x).sum(), lambda x: sum(f(row).sum() for row in x)):
+        torch.testing.assert_close(torch.func.grad(by)(x), 3 * x)
+    each = torch.vmap(torch.func.grad(lambda x: f(x).sum()))
+    torch.testing.assert_close(each(x), 3 * x)
+
+
+@pytest.mark.parametrize("keep", [(), "h", {"h": 2}, None])
+def test_what_is_kept_is_chosen(keep: Any) -> None:
+    """Of every choice the results and all derivatives are the same."""
+    f = dt.torch(RNN, keep=keep)
+    f = pickle.loads(pickle.dumps(f))
+    inputs = (wanted(3), wanted(4, 3), wanted(3, 3))
+    assert torch.autograd.gradcheck(f, inputs, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(f, inputs)
+    assert f(*inputs).shape == (4, 3)
+
+
+def test_of_what_is_kept_the_backward_pass_is_given_that() -> None:
+    deep = dt.op("e[i] = exp(x[i])\ny[i] = sin(e[i]) * e[i]", name="deep", returns="y")
+    x = wanted(4)
+    saved = {keep: len(dt.torch(deep, keep=keep)(x).grad_fn.saved_tensors) for keep in ((), ("e",))}
+    assert saved == {(): 2, ("e",): 3}
+
+
 def test_inside_what_torch_compiles() -> None:
     wave, x = dt.torch(WAVE), wanted(4)
     compiled = torch.compile(lambda x: torch.relu(wave(x * 2)), backend="eager")
@@ -168,7 +256,7 @@ ERRORS: list[tuple[Any, type[Exception], str]] = [
      "wave: x is a tensor of layout torch.sparse_coo; expected a dense tensor on the CPU; convert "
      "it with .to_dense()"),
     (torch.ones(3).to(torch.float8_e5m2), dt.DTypeError,
-     "wave: x: arrays of float8_e5m2 are not supported; expected one of bool, i8, i16, i32, i64, "
+     "tensors of float8_e5m2 are not supported; expected one of bool, i8, i16, i32, i64, "
      "u8, u16, u32, u64, f16, bf16, f32, f64"),
     (torch.ones(3, dtype=torch.complex64), dt.DTypeError,
      "wave: x: arrays of complex64 are not supported; expected one of bool, i8, i16, i32, i64, u8, "
@@ -222,3 +310,22 @@ def test_gradients_are_remembered_by_what_needs_them_and_by_shapes() -> None:
             ones = torch.ones(n, 5, dtype=x.dtype)
             assert torch.allclose(x.grad, ones @ w.T) if by_x else x.grad is None
             assert torch.allclose(w.grad, x.T @ ones) if by_w else w.grad is None
+
+
+KEEPS = [
+    (WAVE.schedule().vectorize("i", 4), "x",
+     "torch of a schedule of wave: keep='x' is for operators alone; to keep more is to compute "
+     "more, which the schedule does not know; give the operator, or leave keep out"),
+    (FLAT, "y", "torch of flat: what keep='y' may name is known where W is a number; give "
+     "flat.at(W=...)"),
+    (RNN, "z", "gradient of rnn: it cannot keep z; expected some of h_sum"),
+    (RNN, {"h": 0}, "keep={'h': 0}: expected names of tensors, or a dict from names to the number "
+     "of steps of which one is kept, as {\"h\": 16}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "keep", "text"), KEEPS)
+def test_what_cannot_be_kept(function: Any, keep: Any, text: str) -> None:
+    with pytest.raises(dt.GradientError) as error:
+        dt.torch(function, keep=keep)
+    assert str(error.value) == text

@@ -29,9 +29,9 @@ ELSEWHERE: dict[str, str] = {
     "codegen/nvptx.py _ptx": "LLVM's own refusal; asserted in tests/gpu/test_nvptx.py",
     "codegen/emit_update.py _into": "memory that is not aligned; tests/codegen/test_atomic.py",
     "codegen/thread_count.py ": "read once a process; asserted in tests/codegen/test_pool.py",
-    "torch_function.py _torch": "needs torch to be absent; tests/api/test_torch_absent.py",
-    "torch_function.py _array": "needs torch; asserted in tests/api/test_torch.py",
-    "torch_function.py _like": "needs torch; asserted in tests/api/test_torch.py",
+    "torch_tensors.py torch_module": "needs torch to be absent; tests/api/test_torch_absent.py",
+    "torch_tensors.py array_of": "needs torch; asserted in tests/api/test_torch.py",
+    "torch_tensors.py array_like": "needs torch; asserted in tests/api/test_torch.py",
     # The command line, whose errors are lines on stderr.
     "autotune/cli.py ": "the command line; asserted in tests/autotune/test_command.py",
     "autotune/operands.py ": "the command line; asserted in tests/autotune/test_command.py",
