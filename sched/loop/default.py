@@ -21,6 +21,7 @@ from .default_across import across
 from .default_contract import contraction
 from .default_join import blocked
 from .default_joins import Join, beside, joins
+from .default_stream import streamed
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
 from .default_words import by_words
@@ -82,6 +83,8 @@ def choose(
         if host.vector is not None and beside(producer, found[-1], host.vector):
             index = host.vector
         choices[name] = replace(choices[name], slides=True, join=(consumer, index))
+    for name in streamed(found, temps, choices, machine):
+        choices[name] = replace(choices[name], stream=True)
     return Sketch(blocked(found, choices, lanes, machine) if joined else choices)
 
 

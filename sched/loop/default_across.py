@@ -22,7 +22,7 @@ def across(group: Group, temps: set[str], lanes: int, machine: Machine) -> Choic
     if not group.free or group.outs or group.reds or group.fold is not None:
         return None
     index = group.free[-1]
-    if group.extents[index] < lanes or not all(isinstance(v, Index) for v in group.main.values):
+    if group.extents[index] < lanes or Index(index) not in group.main.values:
         return None
     walks = [(a.tensor, group.stride(a, index)) for a in group.reads]
     walks.append((group.main.tensor, group.store_stride(index)))

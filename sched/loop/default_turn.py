@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from ...algo.tensor_expr.expr import Index
 from .access import Group
+from .default_stream import large
 from .machine import Machine
 from .parallelism import worth_threads
 from .sketch import Choice
-
-STREAMED = 4
-"""A result of more than so many second-level caches is stored past them, where it is turned."""
 
 
 def turning(group: Group, vector: str | None, lanes: int) -> tuple[str, str] | None:
@@ -58,6 +54,5 @@ def turned_tiles(group: Group, vector: str, turned: str, lanes: int, machine: Ma
         others = [i for i in (*group.free, *group.outs) if i not in (vector, turned)]
         enough = (i for i in others if group.extents[i] >= 2 * machine.threads)
         outer = next(enough, vector)
-    size = math.prod(group.shapes[group.main.tensor]) * group.sizes[group.main.tensor]
-    stream = not group.main.carries and size > STREAMED * machine.l2
+    stream = not group.main.carries and large(group, machine)
     return Choice(vector=vector, turned=turned, outer=outer, stream=stream)

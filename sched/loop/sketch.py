@@ -20,7 +20,7 @@ from .draft import Draft
 from .fuse import Fuse
 from .machine import Machine
 from .marks import Mark, Parallel, Unroll, Vectorize
-from .memory import Layout
+from .memory import Layout, Stream
 from .nest import loops
 from .reorder import Reorder
 from .rfactor import Rfactor
@@ -52,7 +52,7 @@ class Choice:
     (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is;
     with `slides` the values of earlier iterations of a block of its `outer` are kept there.
     Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
-    such a result past the caches.
+    the result past the caches.
     `solved` are indices that others determine: their loops, of one iteration, go innermost.
     `words` takes a product of matrices of bytes by words (`sketch_words.py`), in blocks of the tile
     by `vectors`; threads have `chunk` columns each.
@@ -97,7 +97,10 @@ def build(
         choice = sketch.choices.get(group.name, Choice())
         if choice.vector in group.free and choice.turned is None:
             width = choice.vectors * machine.lanes(group.widest)
-            write_across(draft, group, choice.vector, width, shared=choice.outer is not None)
+            write_across(
+                draft, group, choice.vector, width, machine.l2 // 2,
+                shared=choice.outer is not None,
+            )  # fmt: skip
         elif choice.join is None:
             nests[group.name] = _Nest(draft, group, choice, machine, alone=len(found) == 1)
             nests[group.name].tile()
@@ -326,6 +329,8 @@ class _Nest:
             self._each(Vectorize, self._inner(c.vector))
         for index, _ in c.tile:
             self._each(Unroll, self._inner(index))
+        if c.stream and c.turned is None:
+            self.draft.attempt(Stream(self.group.main.tensor))
 
     def _turn(self) -> None:
         """Loads and stores of a tile run in lanes along the output's rows, where its own lanes do

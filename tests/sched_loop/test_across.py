@@ -50,3 +50,17 @@ def test_results_are_right_for_every_batch(batch: int) -> None:
     op = dt.op(WARPED)
     costs = np.random.default_rng(batch).random((batch, 19, 23), np.float32)
     np.testing.assert_allclose(op(costs), dt.interpret(op, costs), rtol=1e-4)
+
+
+def test_rows_whose_lanes_lie_apart_are_copied() -> None:
+    """A result that is read again, not an argument of which each element is read once."""
+    text = WARPED.replace("-> r:", "-> r, R:")
+    found = steps(text, B=32, M=256, N=256)
+    assert '.stage("R", at="R.3.i", scope="heap", layout=("d1", "d2", "d0"))' in found
+    assert 'stage("C", at="R.3.i"' not in found
+    far = steps(text, B=32, M=256, N=100_000)  # no cache holds two such rows
+    assert 'stage("R", at="R.3.i"' not in far
+    op = dt.op(text)
+    costs = np.random.default_rng(0).random((37, 19, 23), np.float32)
+    for mine, theirs in zip(op(costs), dt.interpret(op, costs), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)

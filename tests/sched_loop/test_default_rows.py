@@ -97,3 +97,32 @@ def test_planes_slide_along_the_outermost_loop() -> None:
     assert '.compute_at("h", "y.k").store_at("h", "y.io")' in schedule.text
     run = op.with_schedule(schedule, strict=True)
     np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-5, atol=1e-5)
+
+
+MINUS = "minus(x: [N, M], y: [N, M]) -> z:\n z[i,j] = x[i,j] - y[i,j]"
+
+
+def test_large_results_of_what_no_cache_holds_are_streamed() -> None:
+    def steps(text: str, *shapes: tuple[int, int]) -> str:
+        op = dt.op(text)
+        names = [p.name for p in op.params]
+        sizes = bind_sizes(check(op), dict(zip(names, shapes, strict=True)))
+        return default(op, dict.fromkeys(names, dt.f32), sizes, MACHINE).text
+
+    assert steps(MINUS, (1024, 1024), (1024, 1024)).endswith('.stream("z").parallel("i")')
+    small = steps(MINUS, (256, 1024), (256, 1024))  # 1 MiB each: all of it stays
+    apart = steps(MINUS, (1024, 1023), (1024, 1023))  # rows start within vectors
+    read_again = steps(f"{MINUS}\n s[] = sum(z[i,j])", (1024, 1024), (1024, 1024))
+    assert "stream" not in small + apart + read_again
+
+
+def test_streamed_results_are_right() -> None:
+    op: Any = dt.op(MINUS)
+    x, y = np.random.default_rng(0).random((2, 1024, 1024), np.float32)
+    run = op.with_schedule(
+        default(op, {"x": dt.f32, "y": dt.f32}, {"N": 1024, "M": 1024}, MACHINE), strict=True
+    )
+    np.testing.assert_array_equal(run(x, y), x - y)
+    rows = np.empty((1024 * 1024 + 1,), np.float32)[1:].reshape(1024, 1024)  # starts in a line
+    run(x, y, out=rows)
+    np.testing.assert_array_equal(rows, x - y)

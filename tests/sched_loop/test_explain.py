@@ -83,6 +83,7 @@ y: i 4096 x j 1024; 16.8 M operations on 16 MiB
   at least 839 us: 55.9 us by arithmetic, 839 us by memory
   lanes along j: e[i,j] goes on, y_sum[i] stays, y[i,j] goes on
     else along i: e[i,j] jumps by 1024, y_sum[i] goes on, y[i,j] jumps by 1024
+  stored past the caches, which what the kernel touches would pass through
   2 threads share i
 
 in all 1.96 ms"""
