@@ -23,6 +23,7 @@ from .arguments import arguments
 from .attached import attached
 
 if TYPE_CHECKING:
+    from .algo.tensor_expr.fold_terms import Reducer
     from .autodiff.keep import Keep
     from .sched.graph.schedule import GraphSchedule
     from .sched.loop.schedule import Schedule
@@ -91,6 +92,33 @@ def _defjvp(self: Op, rule: Any) -> Op:
     Raises `GradientError` as `defvjp` does, and where the rule is not linear.
     """
     from .autodiff.rules import defjvp
+
+    return defjvp(self, rule)
+
+
+def _reducer_defvjp(self: Reducer, rule: Any) -> Reducer:
+    """Gives the reducer a rule for gradients of reductions by it, and returns it.
+
+    As `Op.defvjp`, of the operator that a whole reduction is: the lift's parameters and results if
+    there is one (so that a rule says which indices components have), else `x[i]` and `y`, or
+    `x0[i]`, `x1[i]` .. and `y0`, `y1` .. of several components: the rule returns `dx[i]` of `dy`.
+    It names instances by bare indices. A rule is no part of the text of an operator.
+
+        logsumexp.defvjp("dx[i] = exp(x[i] - y[]) * dy[]")
+
+    Raises `GradientError` as `Op.defvjp` does, and where an operator uses the reducer already.
+    """
+    from .autodiff.reducer_rules import defvjp
+
+    return defvjp(self, rule)
+
+
+def _reducer_defjvp(self: Reducer, rule: Any) -> Reducer:
+    """Gives the reducer a rule for tangents of reductions by it, and returns it.
+
+    As `Op.defjvp`, in the names of `defvjp`: it takes `dx[i]` and returns `dy`.
+    """
+    from .autodiff.reducer_rules import defjvp
 
     return defjvp(self, rule)
 
@@ -209,6 +237,7 @@ def bind() -> None:
             "explain": _explain,
         },
     )
+    give("Reducer", {"defvjp": _reducer_defvjp, "defjvp": _reducer_defjvp})
     give(
         "Schedule",
         {

@@ -224,7 +224,9 @@ def again(
     counted = {eq.tensor: [eq] for after in ties.values() for eq in after}
     owners = {t: {o} for t, o in normal.temporaries.items() if not is_recurrence(whole[o])}
     apart: set[str] = set()
+    together = {tensor: fold.tensors for fold in normal.folds for tensor in fold.tensors}
     for fold in normal.folds:
+        split |= {tensor: list(fold.apart) for tensor in fold.tensors if fold.apart}
         whole |= {tensor: list(fold.equations) for tensor in fold.tensors}
         owners |= {part: set(fold.tensors) for part in fold.inside}
         if not set(saved).isdisjoint(fold.tensors):
@@ -240,7 +242,8 @@ def again(
     start = set(names)
     while True:
         wanted = closure(start, equations_of)
-        more = {o for t in wanted for o in owners.get(t, ())} - apart
+        more = {o for t in wanted for o in owners.get(t, ())}
+        more = {tensor for o in more for tensor in together.get(o, (o,))} - apart
         for rule in op.rules:  # what is computed again has its rule, which reads all its results
             if wanted & {*rule.names[len(rule.params) :]} - {*saved}:
                 start |= {*rule.names}

@@ -136,7 +136,7 @@ class Block:
             if result in cotangents:
                 tensors[p] = cotangents[result]
             else:
-                equations = [_without(eq, p, dtypes.get(result)) for eq in equations]
+                equations = [without(eq, p, dtypes.get(result)) for eq in equations]
                 tensors[p] = result
         own = dict.fromkeys(eq.tensor for eq in equations)
         tensors |= {name: fresh(name) for name in own}
@@ -169,7 +169,7 @@ class Block:
         )
 
 
-def _without(eq: Equation, seed: str, dtype: DType | None) -> Equation:
+def without(eq: Equation, seed: str, dtype: DType | None) -> Equation:
     """The equation where a cotangent is zero; what still reads it wants its type alone."""
 
     def rule(item: Expr) -> Expr:

@@ -15,7 +15,10 @@ from ..algo.dtypes import TensorType
 from ..algo.errors import GradientError
 from ..algo.tensor_expr.annotation import annotation
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.op import Op, Param
+from ..algo.tensor_expr.expr import Expr, Reduce, transform
+from ..algo.tensor_expr.folds import Part, part_of
+from ..algo.tensor_expr.op import Op, Param, Rule
+from ..algo.tensor_expr.uses import map_exprs
 from .blocks import reads_value
 from .derivatives import EVEN
 from .naming import fresh_name, named
@@ -50,7 +53,7 @@ def _tangent(op: Op, names: tuple[str, ...], ties: str) -> Op:
     extents = {**formulas, **back.shapes}
     whole = replace(back, params=(*primal, *seeds), shapes=extents, _memo={})
     forth = adjoint(whole, tuple(seed.name for seed in seeds))
-    if op.rules:
+    if op.rules or any(op.rules_of_reducers):
         _refuse_nonlinear(op, forth, [seed.name for seed in seeds])
     # Linear in the seeds, it reads of one at most the type, which the result has too.
     new = {seed.name: name for seed, name in zip(seeds, op.returns, strict=True)}
@@ -82,8 +85,28 @@ def _tangent(op: Op, names: tuple[str, ...], ties: str) -> Op:
 
 def by_jvp(op: Op) -> Op:
     """The operator without those rules of which there is one for forward mode."""
-    rules = tuple(replace(rule, vjp=None) if rule.jvp else rule for rule in op.rules)
-    return op if rules == op.rules else replace(op, rules=rules, _memo={})
+    rules = tuple(map(_forward, op.rules))
+    equations = op.equations
+    if any(op.rules_of_reducers):
+        equations = tuple(map_exprs(eq, lambda e: transform(e, _by_jvp)) for eq in equations)
+    if rules == op.rules and equations == op.equations:
+        return op
+    return replace(op, rules=rules, equations=equations, _memo={})
+
+
+def _forward(rule: Rule) -> Rule:
+    return replace(rule, vjp=None) if rule.jvp else rule
+
+
+def _by_jvp(item: Expr) -> Expr:
+    part = part_of(item)
+    if part is None or part.fold.rule is None:
+        return item
+    assert isinstance(item, Reduce)
+    fold = part.fold.but(rule=_forward(part.fold.rule))
+    return Reduce(
+        Part(fold, part.number), item.indices, item.body, item.ranges, item.where, item.dtype
+    )
 
 
 def _refuse_nonlinear(op: Op, forth: Op, seeds: Sequence[str]) -> None:

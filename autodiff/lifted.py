@@ -44,68 +44,87 @@ def lifted(reduction: Folded, taken: Collection[str]) -> Unfolded | None:
     lift = reduction.fold.lift
     if lift is None:
         return None
-    made = _Lift(reduction, check(lift), set(taken))
-    return made.unfolded() if made.serves() else None
+    checked = check(lift)
+    bodies, whole = (
+        dict(zip(names, reduction.components, strict=True))
+        for names in ([p.name for p in lift.params], lift.returns)
+    )
+    made = AtOnce(reduction, checked, checked.equations, bodies, whole, {}, set(taken))
+    return made.unfolded() if made.fits() and made.serves() else None
 
 
 @dataclass(slots=True)
-class _Lift:
+class AtOnce:
+    """Equations for a block, as those for all instances of a reduction.
+
+    Of the tensors of `checked`, `bodies` hold what a component combines, for each position, and
+    `whole` a component's result, or what has its indices. All others are temporaries, of names not
+    `taken`; those of `made` have the indices of what a component combines.
+    """
+
     reduction: Folded
     checked: Checked
+    equations: Sequence[Equation]
+    bodies: Mapping[str, Component]
+    whole: Mapping[str, Component]
+    made: Mapping[str, Component]
     taken: set[str]
     names: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def _params(self) -> dict[str, Component]:
-        names = (p.name for p in self.checked.op.params)
-        return dict(zip(names, self.reduction.components, strict=True))
-
-    @property
-    def _results(self) -> dict[str, Component]:
-        return dict(zip(self.checked.op.returns, self.reduction.components, strict=True))
+    def _kinds(self) -> tuple[tuple[Mapping[str, Component], int], ...]:
+        """The tensors that have the indices of components, and whether positions come before."""
+        return (self.bodies, 1), (self.made, 1), (self.whole, 0)
 
     def _position(self) -> Expr | None:
-        """The size of a block: the first extent of every parameter."""
+        """The size of a block."""
         first = {shape[0] if (shape := self.checked.shapes[name]) else None
-                 for name in self._params}  # fmt: skip
-        (size, *others) = first
+                 for name in (*self.bodies, *self.made)}  # fmt: skip
+        size, *others = first or {None}
         return size if isinstance(size, Size) and not others else None
 
+    def fits(self) -> bool:
+        """Do components have the indices of their own that their tensors say?"""
+        return all(
+            len(self.checked.shapes[name]) == ahead + len(component.own)
+            for found, ahead in self._kinds()
+            for name, component in found.items()
+        )
+
     def serves(self) -> bool:
-        """Does it fit the components, and name positions by bare indices alone?"""
+        """Do the equations name positions by bare indices alone?"""
         position = self._position()
-        if position is None or not isinstance(position, Size):
+        if not isinstance(position, Size):
             return False
-        for found, ahead in ((self._params, 1), (self._results, 0)):
-            for name, component in found.items():
+        for found, ahead in self._kinds():
+            for name in found:
                 shape = self.checked.shapes[name]
-                if len(shape) != ahead + len(component.own) or position in shape[ahead:]:
+                if position in shape[ahead:]:
                     return False
                 if not all(isinstance(extent, Size) for extent in shape):
                     return False
-        for eq in self.checked.equations:
+        for eq in self.equations:
             if eq.reducer is not None or any(part_of(item) for item in walk(eq.rhs)):
                 return False
             if any(not isinstance(e, Index) for e in eq.lhs):
                 return False
-            along = self._along(eq)
+            along = self.along(eq)
             for root in (eq.rhs, *((eq.where,) if eq.where is not None else ())):
                 if not self._bare(root, along, position):
                     return False
-            for r in self._ranges(eq):
+            for r in self.ranges_of(eq):
                 if position.name in sizes_of((r.lo, r.hi)) and r.index not in along:
                     return False
-        counts = [eq.tensor for eq in self.checked.equations]
+        counts = [eq.tensor for eq in self.equations]
         return len(set(counts)) == len(counts)
 
-    def _ranges(self, eq: Equation) -> list[Range]:
+    def ranges_of(self, eq: Equation) -> list[Range]:
         inner = [r for item in walk(eq.rhs) if isinstance(item, Reduce) for r in item.ranges]
         return [*eq.ranges, *inner]
 
-    def _along(self, eq: Equation) -> set[str]:
+    def along(self, eq: Equation) -> set[str]:
         """The indices of an equation that are positions."""
         position = self._position()
-        return {r.index for r in self._ranges(eq) if r.lo is Const(0) and r.hi is position}
+        return {r.index for r in self.ranges_of(eq) if r.lo is Const(0) and r.hi is position}
 
     def _dims(self, tensor: str) -> list[bool]:
         """Of each dimension of a tensor of the lift, is it positions?"""
@@ -138,8 +157,8 @@ class _Lift:
         inside: dict[str, tuple[Expr, ...]] = {}
         sizes = self._sizes()
         stem = self.reduction.components[0].tensor
-        for eq in self.checked.equations:
-            if eq.tensor not in self._results:
+        for eq in self.equations:
+            if eq.tensor not in self.whole:
                 name = fresh_name(f"{stem}_{eq.tensor}", self.taken)
                 self.taken.add(name)
                 self.names[eq.tensor] = name
@@ -150,22 +169,30 @@ class _Lift:
                         [r.hi for r in self.reduction.reduced] if here else [substitute(e, sizes)]
                     )
                 inside[name] = tuple(extents)
-        return Unfolded(inside, tuple(self._equation(eq, sizes) for eq in self.checked.equations))
+        return Unfolded(inside, tuple(self._equation(eq, sizes) for eq in self.equations))
 
     def _sizes(self) -> dict[Expr, Expr]:
         """What the sizes of the lift are here."""
         sizes: dict[Expr, Expr] = {}
-        for found, ahead in ((self._params, 1), (self._results, 0)):
+        for found, ahead in self._kinds():
             for name, component in found.items():
                 extents = self.checked.shapes[name][ahead:]
                 for symbol, r in zip(extents, component.own, strict=True):
                     sizes.setdefault(symbol, r.hi)
         return sizes
 
+    def amount(self, eq: Equation, component: Component) -> Expr:
+        """What an equation of `made` says of an instance."""
+        here = Renaming(self, eq, self._sizes())
+        at = here.place(eq.lhs)
+        ranges = (*self.reduction.shared, *self.reduction.reduced, *component.own)
+        values: dict[Expr, Expr] = {e: Index(r.index) for e, r in zip(at, ranges, strict=True)}
+        return substitute(here.value(eq.rhs), values)
+
     def _equation(self, eq: Equation, sizes: Mapping[Expr, Expr]) -> Equation:
-        here = _Renaming(self, eq, sizes)
+        here = Renaming(self, eq, sizes)
         ranges = (*self.reduction.shared, *here.ranges(eq.ranges))
-        result = self._results.get(eq.tensor)
+        result = self.whole.get(eq.tensor)
         value = here.value(eq.rhs)
         if result is None:
             where = here.where([r.index for r in eq.ranges])
@@ -187,17 +214,17 @@ class _Lift:
         return Equation(tensor, lhs, value, ranges, where)
 
 
-class _Renaming:
+class Renaming:
     """One equation of a lift in the indices that it has here."""
 
-    def __init__(self, lift: _Lift, eq: Equation, sizes: Mapping[Expr, Expr]) -> None:
+    def __init__(self, lift: AtOnce, eq: Equation, sizes: Mapping[Expr, Expr]) -> None:
         self.lift, self.sizes = lift, sizes
-        self.along = lift._along(eq)
+        self.along = lift.along(eq)
         reduction = lift.reduction
         taken = {r.index for r in (*reduction.shared, *reduction.reduced)}
         taken |= {r.index for c in reduction.components for r in c.own}
         self.names: dict[str, tuple[str, ...]] = {}
-        for r in lift._ranges(eq):
+        for r in lift.ranges_of(eq):
             if r.index in self.names:
                 continue
             many = r.index in self.along and len(reduction.reduced) > 1
@@ -236,13 +263,17 @@ class _Renaming:
 
     def access(self, tensor: str, indices: Sequence[Expr]) -> Access:
         """An element of a temporary of the lift."""
+        return Access(self.lift.names[tensor], self.place(indices))
+
+    def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices here of an element of a temporary."""
         around: list[Expr] = [Index(r.index) for r in self.lift.reduction.shared]
         for e in indices:
             if isinstance(e, Index) and e.name in self.along:
                 around += map(Index, self.names[e.name])
             else:
                 around.append(self.value(e))
-        return Access(self.lift.names[tensor], tuple(around))
+        return tuple(around)
 
     def value(self, expr: Expr) -> Expr:
         """An expression of the lift here."""
@@ -257,16 +288,16 @@ class _Renaming:
                 return Index(self.names[name][0])
             case Size():
                 return self.sizes.get(item, item)
-            case Access(tensor, indices) if tensor in self.lift._params:
-                component = self.lift._params[tensor]
+            case Access(tensor, indices) if tensor in self.lift.bodies:
+                component = self.lift.bodies[tensor]
                 at, *rest = indices
                 assert isinstance(at, Index)
                 values = self._instance(at.name)
                 values |= {Index(r.index): done[e]
                            for r, e in zip(component.own, rest, strict=True)}  # fmt: skip
                 return normalize(substitute(component.body, values))
-            case Access(tensor, indices) if tensor in self.lift._results:
-                result = self.lift._results[tensor]
+            case Access(tensor, indices) if tensor in self.lift.whole:
+                result = self.lift.whole[tensor]
                 own: dict[Expr, Expr] = {Index(r.index): done[e]
                        for r, e in zip(result.own, indices, strict=True)}  # fmt: skip
                 return Access(result.tensor, tuple(substitute(e, own) for e in result.lhs))

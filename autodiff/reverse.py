@@ -35,6 +35,7 @@ from .cotangent import NOTHING, Cotangent, one
 from .derivatives import EVEN, FIRST, Guarded, pullback, sharing, smooth_reads
 from .gather import Term, contributions, own
 from .naming import fresh_name
+from .ruled import RuledFold
 from .scatter import Scatter
 from .statements import Normal, Statement, companion, normal, ordered
 from .tidy import in_order
@@ -127,7 +128,7 @@ class _Reverse:
     ) -> None:
         self.op, self.wrt, self.saved, self.sharing = op, wrt, saved, ties
         self.checked: Checked = check(op)
-        self.blocks, self.hidden = _blocks(op)
+        self.blocks: list[Block | RuledFold] = [*_blocks(op)[0]]
         self.dtypes = known_types(self.checked)
         self.normal: Normal = normal_of(op)
         for name, every in steps:
@@ -135,6 +136,10 @@ class _Reverse:
             self.normal.instead[name] = found.again
             self.normal.shapes |= found.kept
             self.saved += tuple(found.kept)
+        self.blocks += [RuledFold(op.name, ruled) for ruled in self.normal.ruled]
+        for block in self.blocks[len(op.rules) :]:  # what is computed again has its rule
+            if not set(self.saved) >= set(block.results):
+                self.saved = tuple(name for name in self.saved if name not in block.results)
         self.taken = {*self.normal.shapes, *self.checked.sizes}
         self.seeds = {name: self._name(f"d{name}") for name in op.returns}
         self.ties: dict[str, list[Equation]] = {}
@@ -182,20 +187,28 @@ class _Reverse:
             )
         )  # fmt: skip
 
-    def _pull(self, block: Block) -> None:
+    def _pull(self, block: Block | RuledFold) -> None:
         """Adds what a block contributes to the cotangents of what it takes, by its rule."""
         given = [
             self._cotangent(r) for r in block.results if r in self.seeds or r in self.cotangents
         ]
-        found, gives = block.pulled(
-            self.active, {c.tensor: c.name for c in given}, self.dtypes, self._name, self.taken
-        )
+        cotangents = {c.tensor: c.name for c in given}
+        if isinstance(block, RuledFold):
+            found, parts = block.pulled(
+                self.active, cotangents, self.dtypes, self._name, self.taken
+            )
+            for statement, amount in parts:
+                self._spread(statement, (Guarded((), amount),), None)
+        else:
+            found, gives = block.pulled(
+                self.active, cotangents, self.dtypes, self._name, self.taken
+            )
+            for param, name in gives.items():
+                target = self._cotangent(param)
+                hints = next(eq.lhs for eq in found.made if eq.tensor == name)
+                names = tuple(e.name if isinstance(e, Index) else None for e in hints)
+                target.terms.append(Term((), (), Access(name, target.lhs), names))
         self.applied[given[-1].tensor] = found
-        for param, name in gives.items():
-            target = self._cotangent(param)
-            hints = next(eq.lhs for eq in found.made if eq.tensor == name)
-            names = tuple(e.name if isinstance(e, Index) else None for e in hints)
-            target.terms.append(Term((), (), Access(name, target.lhs), names))
 
     def _name(self, wanted: str) -> str:
         name = fresh_name(wanted, self.taken)
@@ -269,7 +282,10 @@ class _Reverse:
                 f"{s.reducer}, which has no derivative; "
                 "write it with where, or differentiate sum, prod, max or min"
             )
-        value = stored if s.reducer is None else None
+        self._spread(s, seeds, stored if s.reducer is None else None)
+
+    def _spread(self, s: Statement, seeds: tuple[Guarded, ...], value: Expr | None) -> None:
+        """Adds what the cotangents `seeds` of a statement's body give to what the body reads."""
         for access, amount in pullback(s.body, seeds, value, self.sharing).items():
             if access.tensor not in self.active:
                 continue

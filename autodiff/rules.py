@@ -39,6 +39,14 @@ def _given(op: Op, kind: str, given: Any) -> Op:
             f"not know of the rule; give rules where {op.name} is defined"
         )
     before = next((r for r in op.rules if r.results == op.returns), None)
+    rule = rule_of(op, kind, given, before)
+    object.__setattr__(op, "rules", (*(r for r in op.rules if r is not before), rule))
+    op._memo.clear()
+    return op
+
+
+def rule_of(op: Op, kind: str, given: Any, before: Rule | None) -> Rule:
+    """The rule that somebody gives for `op`, beside what was given `before`, checked."""
     params = tuple(p.name for p in op.params)
     rule = before or Rule(params, op.returns, None, None, (*params, *op.returns))
     made = _operator(op, kind, given, rule)
@@ -50,9 +58,7 @@ def _given(op: Op, kind: str, given: Any) -> Op:
     _check_degrees(op, kind, made, rule)
     if kind == "jvp" and needs(op) is None and needs(made) is None:
         _check_linear(op, made, rule)
-    object.__setattr__(op, "rules", (*(r for r in op.rules if r is not before), rule))
-    op._memo.clear()
-    return op
+    return rule
 
 
 def _operator(op: Op, kind: str, given: Any, rule: Rule) -> Op:

@@ -36,7 +36,7 @@ from ..algo.tensor_expr.op import Checked, Equation
 from ..algo.tensor_expr.printer import print_expr
 from .lifted import lifted
 from .naming import fresh_name
-from .unfold import folded, is_plain, prefixes
+from .unfold import Folded, folded, is_plain, prefixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,21 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class FoldOf:
     """A reduction by a user's reducer: its `equations` as written, which define `tensors`, and the
-    tensors `inside` that its statements define to the same end."""
+    tensors `inside` that its statements define to the same end. One that has a rule has no
+    statements, but `apart`: the equations where they read the reductions inside them."""
 
     tensors: tuple[str, ...]
     equations: tuple[Equation, ...]
     inside: frozenset[str]
+    apart: tuple[Equation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """A reduction that is differentiated by its rule, in an equation of the tensor `owner`."""
+
+    reduction: Folded
+    owner: str
 
 
 @dataclass(slots=True)
@@ -71,8 +81,8 @@ class Normal:
     backwards. `temporaries` says of each one that was introduced which tensor it is part of;
     `equations` are those of the operator, every range explicit; `places` says of a tensor that is
     kept whole before how many statements it is defined. `folds` are the reductions by users'
-    reducers, whose statements stand for others; `instead` are equations by which a tensor is
-    computed again; `types` are the element types known."""
+    reducers, whose statements stand for others, or which are `ruled` and have none; `instead` are
+    equations by which a tensor is computed again; `types` are the element types known."""
 
     equations: tuple[Equation, ...] = ()
     types: Mapping[str, DType] = field(default_factory=dict)
@@ -81,6 +91,7 @@ class Normal:
     shapes: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
     places: dict[str, float] = field(default_factory=dict)
     folds: list[FoldOf] = field(default_factory=list)
+    ruled: list[Ruled] = field(default_factory=list)
     instead: dict[str, tuple[Equation, ...]] = field(default_factory=dict)
 
     def of(self, tensor: str) -> list[Statement]:
@@ -142,14 +153,25 @@ def _split_group(equations: Sequence[Equation], owner: str, out: Normal) -> None
     bodies = _without_reductions(instance, owner, out)
     reduced = [r for r in every[0][0] if r.index in reduces[0].indices]
     reduction = folded(equations, children(bodies), reduced, where, out.types)
+    tensors = tuple(eq.tensor for eq in equations)
+    if reduction.fold.rule is not None:
+        out.ruled.append(Ruled(reduction, owner))
+        out.places.update(dict.fromkeys(tensors, len(out.statements) - 0.5))
+        apart = tuple(map(_of_body, equations, reduces, children(bodies)))
+        out.folds.append(FoldOf(tensors, tuple(equations), frozenset(), apart))
+        return
     made = lifted(reduction, out.shapes) or prefixes(reduction, out.shapes)
     out.shapes |= made.inside
     for equation in made.equations:
         _split(equation, owner, out)
         if equation.tensor in made.inside:
             out.temporaries[equation.tensor] = owner
-    tensors = tuple(eq.tensor for eq in equations)
     out.folds.append(FoldOf(tensors, tuple(equations), frozenset(made.inside)))
+
+
+def _of_body(eq: Equation, r: Reduce, body: Expr) -> Equation:
+    rhs = Reduce(r.reducer, r.indices, body, r.ranges, r.where, r.dtype)
+    return Equation(eq.tensor, eq.lhs, rhs, eq.ranges)
 
 
 def _split(equation: Equation, owner: str, out: Normal) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import counted
+from ..upward import open_upward
 from .expr import Access, Call, Cast, Const, Expr, walk
 from .fold_laws import broken_law
 from .folds import Fold, Part
@@ -96,9 +97,7 @@ def with_lift(fold: Fold, lift: Any) -> Fold:
             f"{fold}: lift takes {counted(len(lift.params), 'tensor')} and returns "
             f"{len(lift.returns)}; expected {count} of each, one a component in order"
         )
-    return Fold(
-        fold.name, fold.left, fold.right, fold.combine, fold.identity, fold.commutative, lift
-    )
+    return fold.but(lift=lift)
 
 
 def checked(fold: Fold) -> None:
@@ -128,21 +127,28 @@ def _shown(result: Any) -> str:
     return counted(len(result), "value") if many else "1 value"
 
 
+@open_upward
 class Reducer:
     """A user's reducer in traced code: called like `sum`, with one expression a component.
 
     Of several components the results are a tuple, for as many left sides at once.
     """
 
-    __slots__ = ("fold",)
+    __slots__ = ("fold", "used")
 
     def __init__(self, fold: Fold) -> None:
-        self.fold = fold
+        self.fold, self.used = fold, False
+
+    if TYPE_CHECKING:
+        # What reaches upward is bound by the root's api.py; here stand the types only.
+        def defvjp(self, rule: Any) -> Reducer: ...
+        def defjvp(self, rule: Any) -> Reducer: ...
 
     def __repr__(self) -> str:
         return f"<reducer {self.fold.name} of {len(self.fold.combine)}>"
 
     def __call__(self, *values: Any, over: Any = None, where: Any = None) -> Any:
+        self.used = True
         count = len(self.fold.combine)
         if len(values) != count:
             raise error(f"{self.fold} combines {count} at a time, got {len(values)}")

@@ -23,13 +23,16 @@ from ..node import node
 from .expr import Access, Cast, Const, Expr, Range, Reduce, accesses
 
 if TYPE_CHECKING:
-    from .op import Equation, Op
+    from typing import Any
+
+    from .op import Equation, Op, Rule
 
 
 @node
 class Fold:
     """See the module. `lift` gives the components of a whole block at once: an operator that
     takes one tensor a component, indexed by the position in the block, then as the component is.
+    `rule` says how a reduction is differentiated, in the names of `whole`.
     """
 
     name: str
@@ -39,15 +42,19 @@ class Fold:
     identity: tuple[Const, ...]
     commutative: bool = True
     lift: Op | None = None
+    rule: Rule | None = None
 
     def __str__(self) -> str:
         return self.name
 
     def called(self, name: str) -> Fold:
         """The same under another name."""
-        return Fold(
-            name, self.left, self.right, self.combine, self.identity, self.commutative, self.lift
-        )
+        return self.but(name=name)
+
+    def but(self, **changes: Any) -> Fold:
+        """The same with other fields."""
+        names = ("name", "left", "right", "combine", "identity", "commutative", "lift", "rule")
+        return Fold(*(changes.get(name, getattr(self, name)) for name in names))
 
     def needs(self, number: int) -> tuple[int, ...]:
         """The other components whose values one component is combined from, in order."""

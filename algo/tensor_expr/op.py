@@ -17,7 +17,7 @@ from ..dtypes import DType, TensorType
 from ..location import Loc
 from ..node import node
 from ..upward import open_upward
-from .expr import Expr, Index, Range
+from .expr import Expr, Index, Range, walk
 from .folds import Joint
 
 if TYPE_CHECKING:
@@ -148,8 +148,22 @@ class Op:
         def defjvp(self, rule: Any) -> Op: ...
         def source(self, kind: str = "llvm", *, target: str = "sm_80", **sizes: int) -> str: ...
 
+    @property
+    def rules_of_reducers(self) -> tuple[Rule | None, ...]:
+        """The rules of its users' reducers, which the text does not say."""
+        from .folds import part_of
+
+        def find() -> tuple[Rule | None, ...]:
+            items = [item for eq in self.equations for item in walk(eq.rhs)]
+            parts = [part for item in items if (part := part_of(item)) is not None]
+            return tuple(part.fold.rule for part in parts)
+
+        found: tuple[Rule | None, ...] = self.memo("rules of reducers", find)
+        return found
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Op) and self.text == other.text and self.rules == other.rules
+        same = isinstance(other, Op) and self.text == other.text and self.rules == other.rules
+        return same and self.rules_of_reducers == other.rules_of_reducers  # type: ignore[union-attr]
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)

@@ -67,9 +67,7 @@ def with_own_names(
 def replaced(fold: Fold, functions: Mapping[Scalar, Scalar]) -> Fold:
     """A fold that calls functions by other names."""
     combine = tuple(renamed_calls(e, functions) for e in fold.combine)
-    return Fold(
-        fold.name, fold.left, fold.right, combine, fold.identity, fold.commutative, fold.lift
-    )
+    return fold.but(combine=combine)
 
 
 def function_lines(function: Scalar) -> list[str]:
