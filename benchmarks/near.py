@@ -2,7 +2,8 @@
 
 A row is a case and one of its extents, or all of them together; a number is the rate (work in a
 second) at that extent less 7, less 1, plus 1 and plus 7, as a part of the rate at the extent
-itself. All of a row's calls are timed in turn. Extents are sizes, and numbers that stand in the
+itself. All of a row's calls are timed in turn, into the same results each time: what the system
+takes for new memory depends on its size by chance. Extents are sizes, and numbers that stand in the
 operator's text; those below 16 (taps, one image) and above 100,000 (rows of a table) stay.
 """
 
@@ -23,6 +24,7 @@ from diptych.algo.tensor_expr.sizes import bind_sizes, shape_of
 from diptych.algo.tensor_expr.stages import kernel
 from diptych.sched.loop.access import groups
 from measure import medians
+from pulled import behind
 
 STEPS = (-7, -1, 1, 7)
 KEPT = 0.9
@@ -78,7 +80,7 @@ def _row(
             continue
         if step:
             _compare(case, got, want)
-        calls[str(step)] = lambda run=run, arrays=here.arrays: run(*arrays)
+        calls[str(step)] = lambda run=run, arrays=here.arrays, out=got: run(*arrays, out=out)
     times = medians(calls, rounds, threads)
     base = at[0].work / times["0"]
     return kept | {int(s): at[int(s)].work / t / base for s, t in times.items() if int(s)}
@@ -112,7 +114,7 @@ def _extents(case: Case) -> list[str | int]:
 
 
 def _shapes(op: Any, arrays: Sequence[Array]) -> dict[str, tuple[int, ...]]:
-    return {p.name: a.shape for p, a in zip(op.params, arrays, strict=True)}
+    return {p.name: a.shape for p, a in zip(op.params, arrays, strict=False)}  # then cotangents
 
 
 def _at(case: Case, steps: Mapping[str | int, int]) -> _At:
@@ -127,9 +129,13 @@ def _at(case: Case, steps: Mapping[str | int, int]) -> _At:
     op = dt.op(_NUMBER.sub(number, case.text), returns=case.returns)
     sizes = {name: n + steps.get(name, 0) for name, n in sizes.items()}
     checked = check(op)
+    tensors = [*(p.name for p in op.params), *(op.returns if case.wrt else ())]
     arrays = tuple(
-        np.resize(a, shape_of(checked, p.name, sizes))
-        for p, a in zip(op.params, drawn, strict=True)
+        np.resize(a, shape_of(checked, name, sizes)) for name, a in zip(tensors, drawn, strict=True)
     )
+    if case.wrt:
+        op, arrays = behind(case, op, arrays)
+        checked = check(op)
+        sizes = bind_sizes(checked, _shapes(op, arrays))
     types = {p.name: from_numpy(a.dtype) for p, a in zip(op.params, arrays, strict=True)}
     return _At(op, arrays, sum(g.work for g in groups(kernel(checked, types, sizes))))

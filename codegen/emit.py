@@ -31,6 +31,7 @@ from ..sched.loop.nest import PARALLEL
 from . import (
     emit_dot,
     emit_index,
+    emit_loop,
     emit_matrix,
     emit_memory,
     emit_parallel,
@@ -184,7 +185,9 @@ def _serial(f: Frame, loop: For, lo: Value, hi: Value) -> None:
         statement(f, loop.body)
     following = f.ib.add(var, step, flags=("nsw",))
     var.add_incoming(following, f.ib.block)
-    f.ib.cbranch(f.ib.icmp_signed("<", following, stop), body, after)
+    back = f.ib.cbranch(f.ib.icmp_signed("<", following, stop), body, after)
+    if emit_loop.is_tile(f, loop):
+        emit_loop.as_it_stands(f, back)
     f.ib.position_at_end(after)
 
 

@@ -133,11 +133,21 @@ def _put(f: Frame, storage: Storage, raw: ir.Value, first: ir.Value, align: int)
 
 
 def _row(f: Frame, storage: Storage, at: int, element: ir.Type) -> ir.Value:
-    """A whole vector of an own buffer from a cell on, whichever lanes are active."""
-    offset = Value(i64, None, at, 1)
-    first = pointer_to(f, storage, offset)
-    raw = f.ib.load(first, typ=ir.VectorType(element, f.lanes), align=alignment(storage, offset))
-    return _tag(f, storage, raw)
+    """A whole vector of an own buffer from a cell on, whichever lanes are active.
+
+    Of a row that ends before, as many cells are read as vector loops use there: wider access would
+    make whole registers of what is computed in parts of them.
+    """
+    buffer, n, offset = storage.buffer, f.lanes, Value(i64, None, at, 1)
+    count = n
+    if len(buffer.shape) > 1 and buffer.strides[-1] == 1:
+        row = buffer.strides[-2]
+        assert isinstance(row, int)  # only parameters have strides that are names
+        left = buffer.shape[-1] - at % row
+        count = min(n, 1 << (left - 1).bit_length())
+    first, align = pointer_to(f, storage, offset), alignment(storage, offset)
+    raw = _tag(f, storage, f.ib.load(first, typ=shaped(element, count), align=align))
+    return raw if count == n else emit_tail.widened(f, raw, n)
 
 
 def _load_run(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:

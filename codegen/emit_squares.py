@@ -22,7 +22,7 @@ from . import emit_memory
 from .emit_expr import value
 from .emit_transpose import swapped
 from .frame import Frame, Mask
-from .values import I1, I64, Value
+from .values import I1, I32, I64, Value
 
 Loop = tuple[For, Store, Access]
 """A vector loop, the store in it, and the cell that is copied."""
@@ -35,7 +35,7 @@ def squares(f: Frame, loop: For) -> list[Loop] | None:
     parts = loop.body.stmts if isinstance(loop.body, Block) else (loop.body,)
     found = [_square(f, loop.var, part) for part in parts]
     copies = [copy for copy in found if copy is not None]
-    same = len({copy[0].lanes for copy in copies}) == 1
+    same = len({f.buffers[store.buffer].buffer.dtype for _, store, _ in copies}) == 1
     return copies if same and len(copies) == len(parts) and f.unit.noalias else None
 
 
@@ -59,7 +59,7 @@ def transpose(
     serial: Callable[[Frame, For, Value, Value], None],
 ) -> None:  # fmt: skip
     """Emits the loop in squares, or by `serial` where it is too short for one."""
-    n = copies[0][0].lanes
+    n = max(inner.lanes for inner, _, _ in copies)
     start, stop = f.scalar(lo), f.scalar(hi)
     last = f.ib.sub(stop, I64(n))
 
@@ -72,7 +72,7 @@ def transpose(
         var.add_incoming(start, before)
         at = f.ib.select(f.ib.icmp_signed("<", var, last), var, last)
         for copy in copies:
-            _turn(f, loop.var, at, copy)
+            _turn(f, loop.var, at, copy, n)
         following = f.ib.add(var, I64(n), flags=("nsw",))
         var.add_incoming(following, f.ib.block)
         f.ib.cbranch(f.ib.icmp_signed("<", following, stop), body, after)
@@ -82,12 +82,12 @@ def transpose(
     f.if_else(enough, rows, lambda: serial(f, loop, lo, hi))
 
 
-def _turn(f: Frame, name: str, var: ir.Value, copy: Loop) -> None:
-    """Copies one square, from row `var` of the copy on."""
+def _turn(f: Frame, name: str, var: ir.Value, copy: Loop, n: int) -> None:
+    """Copies one square of n cells a side, or its first rows, from row `var` of the copy on."""
     inner, store, cell = copy
     assert isinstance(inner.lo, Const) and isinstance(inner.hi, Const)
-    first, n = int(inner.lo.value), inner.lanes
-    rows = min(n, int(inner.hi.value) - first)
+    first, width = int(inner.lo.value), inner.lanes
+    rows = min(width, int(inner.hi.value) - first)
     f.lanes = n
     loaded: list[ir.Value] = []
     for row in range(rows):
@@ -96,13 +96,17 @@ def _turn(f: Frame, name: str, var: ir.Value, copy: Loop) -> None:
             at = tuple(value(f, i) for i in cell.indices)
             loaded.append(f.vector(emit_memory.load(f, cell.tensor, at)))
     loaded += [loaded[0].type(ir.Undefined)] * (n - rows)
-    mask = None
-    if rows < n:
-        mask = Mask(ir.Constant(ir.VectorType(I1, n), [I1(lane < rows) for lane in range(n)]), True)
+    f.lanes, mask = width, None
+    if rows < width:
+        lanes = [I1(lane < rows) for lane in range(width)]
+        mask = Mask(ir.Constant(ir.VectorType(I1, width), lanes), True)
     dtype = f.buffers[store.buffer].buffer.dtype
+    kept = ir.VectorType(I32, width)([I32(lane) for lane in range(width)])
     for column, vector in enumerate(turned(f.ib, loaded)):
-        here, lanes = Value(i64, var, column), Value(i64, None, first, 1)
-        with f.bound(name, here), f.bound(inner.var, lanes), f.masked(mask), f.fresh_memo():
+        if width < n:
+            vector = f.ib.shuffle_vector(vector, vector, kept)
+        here, run = Value(i64, var, column), Value(i64, None, first, 1)
+        with f.bound(name, here), f.bound(inner.var, run), f.masked(mask), f.fresh_memo():
             at = tuple(value(f, i) for i in store.index)
             emit_memory.store(f, store.buffer, at, Value(dtype, vector))
     f.lanes = 1

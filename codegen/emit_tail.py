@@ -12,7 +12,7 @@ from functools import partial
 import llvmlite.ir as ir
 
 from .frame import Frame
-from .values import I32, I64, shaped
+from .values import I32, I64, lanes_of, shaped
 
 Access = Callable[[ir.Instruction], ir.Value]
 """Marks a load or a store of some of the cells."""
@@ -27,10 +27,7 @@ def load_first(
     def piece(size: int, at: ir.Value, total: ir.Value) -> ir.Value:
         """`size` cells in front of what there is."""
         part = mark(f.ib.load(_cell(f, first, at, vec), typ=shaped(vec.element, size), align=align))
-        if size == 1:
-            part = f.ib.insert_element(vec(ir.Undefined), part, I32(0))
-        else:
-            part = _shuffled(f, part, part, [*range(size), *[0] * (n - size)])
+        part = widened(f, part, n)
         return _shuffled(f, part, total, [*range(size), *range(n, 2 * n - size)])
 
     def pieces() -> ir.Value:
@@ -56,6 +53,15 @@ def load_first(
     result.add_incoming(full, whole)
     result.add_incoming(part, ended)
     return result
+
+
+def widened(f: Frame, part: ir.Value, lanes: int) -> ir.Value:
+    """A cell, or a short vector, as the first lanes of a longer one."""
+    size = lanes_of(part)
+    if size == 1:
+        vec = ir.VectorType(part.type, lanes)
+        return f.ib.insert_element(vec(ir.Undefined), part, I32(0))
+    return _shuffled(f, part, part, [*range(size), *[0] * (lanes - size)])
 
 
 def store_first(

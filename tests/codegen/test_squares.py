@@ -47,6 +47,17 @@ def test_a_square_is_turned_by_shuffles() -> None:
     assert "gather" not in source
 
 
+@pytest.mark.parametrize("rows", [17, 19, 21, 25, 32])
+def test_rows_behind_whole_vectors_are_turned_as_well(rows: int) -> None:
+    """A panel of 19 columns is one of 16 lanes and one of 4, each filled from squares."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, (n, 40)).astype(np.float32) for n in (3, rows))
+    schedule = packed(32)
+    np.testing.assert_array_equal(schedule(a, b), a @ b.T)
+    if rows > 17:  # a single row is copied cell by cell
+        assert "gather" not in schedule.source("llvm")
+
+
 @pytest.mark.skipif(machine().lanes(4) < 4, reason="needs vectors")
 def test_lanes_behind_the_end_of_a_register_row_are_not_blended() -> None:
     op = dt.op("C[i,j] = sum(A[i,k] * B[k,j])")
