@@ -59,10 +59,13 @@ def bind(
 
     `left` are the indices of the left side. Given `ranges` and `conditions` move into the
     reductions that bind their indices. An accumulating equation takes the indices that are used
-    outside every reducer; otherwise these are an error.
+    outside every reducer, and those that `over=` leaves out; otherwise these are an error.
     """
     direct, tops = _survey((rhs,))
     outside = [name for name in direct if name not in set(left)]
+    for reduce in tops if accumulates else ():
+        if reduce.indices != OPEN:
+            outside += stays(reduce, {*left, *outside, *reduce.indices})
     if outside and not accumulates:
         name = outside[0]
         raise BindingError(

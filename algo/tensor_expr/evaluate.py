@@ -109,6 +109,8 @@ class Evaluator:
     def convert(self, value: Array, dtype: DType) -> Array:
         """`value` rounded or wrapped to `dtype`; floats to integers truncate and saturate."""
         value, storage = np.asarray(value), self.storage(dtype)
+        if value.dtype == storage and dtype is not bf16:
+            return value
         with np.errstate(all="ignore"):
             cut = value.dtype.kind == "f" and storage.kind in "iu"
             out = integers(value, storage) if cut else value.astype(storage, copy=False)

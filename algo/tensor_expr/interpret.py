@@ -54,7 +54,7 @@ def interpret(
         for p, dtype in zip(op.params, known, strict=True)
     }
     bound = {**(sizes or {}), **bind_sizes(checked, {n: a.shape for n, a in given.items()})}
-    run = _Run(checked, types.infer(checked, kinds), bound, exact)
+    run = _Run(checked, *_typed(checked, kinds), bound, exact)
     for name, array in given.items():
         if kinds[name] is bf16:
             array = (as_bits(array).astype(np.uint32) << np.uint32(16)).view(np.float32)
@@ -74,11 +74,17 @@ class _Run(Evaluator):
     """One interpretation."""
 
     def __init__(
-        self, checked: Checked, dtypes: Mapping[str, DType], sizes: Mapping[str, int], exact: bool
+        self,
+        checked: Checked,
+        dtypes: Mapping[str, DType],
+        equations: Sequence[Equation],
+        sizes: Mapping[str, int],
+        exact: bool,
     ) -> None:
         super().__init__(sizes, exact)
         self.checked = checked
         self.dtypes = dtypes
+        self.equations = equations
         self.number = 0  # of the equation that is being computed
 
     def result(self, name: str, form: np.dtype[Any]) -> Array:
@@ -96,7 +102,7 @@ class _Run(Evaluator):
             if reducer.number == 0:  # the others are defined with the first
                 self._joint(len(reducer.fold.combine))
             return
-        equations = [_typed(self.checked.equations[step.equation], self.dtypes) for step in part]
+        equations = [self.equations[step.equation] for step in part]
         if part[0].carries:
             for eq in equations:
                 self._target(eq.tensor)
@@ -111,8 +117,7 @@ class _Run(Evaluator):
 
     def _joint(self, count: int) -> None:
         """Computes the results of a joint reduction, whose first equation is at hand."""
-        equations = self.checked.equations[self.number : self.number + count]
-        typed = [_typed(eq, self.dtypes) for eq in equations]
+        typed = self.equations[self.number : self.number + count]
         boxes = [self.extend(Box({}, ()), eq.ranges) for eq in typed]
         axes = [[r.index for r in eq.ranges] for eq in typed]
         found = fold(self, [uncast(eq.rhs) for eq in typed], boxes, axes)
@@ -212,7 +217,21 @@ class _Run(Evaluator):
         self.tensors[eq.tensor] = Typed(self.convert(target, dtype), dtype)
 
 
-def _typed(eq: Equation, env: Mapping[str, DType]) -> Equation:
+def _typed(
+    checked: Checked, kinds: Mapping[str, DType]
+) -> tuple[dict[str, DType], tuple[Equation, ...]]:
+    """The types of all tensors for those of the inputs, and the equations with them put in."""
+
+    def make() -> tuple[dict[str, DType], tuple[Equation, ...]]:
+        env = types.infer(checked, kinds)
+        return env, tuple(_explicit(eq, env) for eq in checked.equations)
+
+    found: tuple[dict[str, DType], tuple[Equation, ...]]
+    found = checked.op.memo(f"typed for {', '.join(map(str, kinds.values()))}", make)
+    return found
+
+
+def _explicit(eq: Equation, env: Mapping[str, DType]) -> Equation:
     """The equation with every conversion explicit."""
     return Equation(
         eq.tensor,

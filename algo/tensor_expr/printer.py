@@ -239,7 +239,8 @@ def _pairs(expr: Expr, bound: Expr) -> list[tuple[Reduce, Reduce]]:
             out.append((one, other))
             stack.append((one.body, other.body))
             stack.extend(zip(one.ranges, other.ranges, strict=False))
-            if one.where is not None and other.where is not None:
+            # One that binds more than it did may have got conditions of the equation, too.
+            if one.where is not None and other.where is not None and one.indices == other.indices:
                 stack.append((one.where, other.where))
         else:
             stack.extend(zip(children(one), children(other), strict=True))

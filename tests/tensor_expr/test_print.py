@@ -234,6 +234,16 @@ def test_over_is_printed_only_where_the_rule_would_bind_something_else() -> None
     assert print_equation(eq) == "y[i] = sum(max(A[k,l], over=(k,)))"
 
 
+def test_an_accumulating_equation_runs_over_what_over_leaves_out() -> None:
+    text = (
+        "f(x: [K, L], A: [N, M]) -> T:\n"
+        "    T[i] += x[i,k] * prod(A[n,m], over=(n,), where=k <= i) where m in 0:3, m != k\n"
+    )
+    op = parse(text)
+    assert parse(op.text) == op
+    assert [r.index for r in op.equations[0].ranges] == ["m"]
+
+
 def test_two_ranges_of_one_name_stay_in_their_reductions() -> None:
     parts = tuple(
         Reduce("sum", ("k",), Access("x", (Index("k"),)), (Range("k", Const(0), Const(n)),))
