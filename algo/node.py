@@ -81,12 +81,12 @@ _keys_of_themselves: set[type] = {str, type(None)}  # and all node classes
 def _key(value: Any) -> Any:
     if value.__class__ in _keys_of_themselves:
         return value
+    if isinstance(value, tuple):
+        return tuple(map(_key, value))
     if isinstance(value, float):
         return (float, value.hex())
     if isinstance(value, (int, bool)):
         return (type(value), value)
-    if isinstance(value, tuple):
-        return tuple(map(_key, value))
     return value
 
 

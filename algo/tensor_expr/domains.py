@@ -10,6 +10,7 @@ from . import affine
 from .affine import to_isl
 from .build import compare
 from .expr import Call, Const, Expr, Index, Range, Size, indices_of, sizes_of
+from .points import points
 
 
 def within(ranges: Iterable[Range]) -> list[Expr]:
@@ -59,10 +60,12 @@ def counterexample(
     """A point where `given` holds and `claim` does not; None if proved, UNKNOWN if out of quota."""
     if not claim:
         return None
-    broken = " or ".join(f"(not {to_isl(c)})" for c in claim)
     sizes = sizes_of((*given, *claim))
-    bad = isl.make_set(dims, [*_texts(given, sizes), broken], sizes)
+    positive = [compare("ge", Size(name), Const(1)) for name in sizes]
+    held, claimed = points(dims, [*positive, *given], sizes), points(dims, claim, sizes)
     try:
+        with isl.quota():
+            bad = held.subtract(claimed)
         return isl.first_point(bad)
     except isl.Exhausted:
         return Answer.UNKNOWN

@@ -125,10 +125,7 @@ class Reduce(Expr):
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions, in printing order."""
-    parts = _CHILDREN.get(expr.__class__)
-    if parts is None:
-        raise TypeError(f"not an expression: {expr!r}")
-    return parts(expr)
+    return _CHILDREN[expr.__class__](expr)
 
 
 def _of_reduce(expr: Any) -> tuple[Expr, ...]:
@@ -136,45 +133,59 @@ def _of_reduce(expr: Any) -> tuple[Expr, ...]:
     return (expr.body, *expr.ranges, *where)
 
 
-_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
-    **dict.fromkeys((Const, Index, Size), lambda expr: ()),
-    Access: attrgetter("indices"),
-    Call: attrgetter("args"),
-    Cast: lambda expr: (expr.arg,),
-    Range: lambda expr: (expr.lo, expr.hi),
-    Reduce: _of_reduce,
-}
+class _ByKind(dict[type, Callable[..., Any]]):
+    """What to do with an expression of each kind."""
+
+    def __missing__(self, kind: type) -> Any:
+        raise TypeError(f"not an expression: {kind.__name__}")
+
+
+_CHILDREN = _ByKind(
+    {
+        **dict.fromkeys((Const, Index, Size), lambda expr: ()),
+        Access: attrgetter("indices"),
+        Call: attrgetter("args"),
+        Cast: lambda expr: (expr.arg,),
+        Range: lambda expr: (expr.lo, expr.hi),
+        Reduce: _of_reduce,
+    }
+)
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     """`expr` with its children replaced, the same object if they are the same."""
-    if all(a is b for a, b in zip(parts, children(expr), strict=True)):
+    if parts == children(expr):
         return expr
-    match expr:
-        case Access(tensor, _, boundary):
-            return Access(tensor, parts, boundary)
-        case Call(op, _):
-            return Call(op, parts)
-        case Cast(dtype, _):
-            return Cast(dtype, parts[0])
-        case Range(index, _, _):
-            return Range(index, parts[0], parts[1])
-        case Reduce(reducer, indices, _, ranges, where, dtype):
-            n = 1 + len(ranges)
-            new_ranges: tuple[Range, ...] = parts[1:n]  # type: ignore[assignment]
-            new_where = None if where is None else parts[n]
-            return Reduce(reducer, indices, parts[0], new_ranges, new_where, dtype)
-    raise TypeError(f"not an expression with children: {expr!r}")
+    made: Expr = _REBUILT[expr.__class__](expr, parts)
+    return made
+
+
+def _reduce_of(expr: Any, parts: tuple[Expr, ...]) -> Expr:
+    n = 1 + len(expr.ranges)
+    ranges: tuple[Range, ...] = parts[1:n]  # type: ignore[assignment]
+    where = None if expr.where is None else parts[n]
+    return Reduce(expr.reducer, expr.indices, parts[0], ranges, where, expr.dtype)
+
+
+_REBUILT = _ByKind(
+    {
+        Access: lambda expr, parts: Access(expr.tensor, parts, expr.boundary),
+        Call: lambda expr, parts: Call(expr.op, parts),
+        Cast: lambda expr, parts: Cast(expr.dtype, parts[0]),
+        Range: lambda expr, parts: Range(expr.index, parts[0], parts[1]),
+        Reduce: _reduce_of,
+    }
+)
 
 
 def walk(
     expr: Expr,
     known: Container[Expr] = (),
-    parts: Callable[[Expr], tuple[Expr, ...]] = children,
+    parts: Callable[[Expr], tuple[Expr, ...]] | None = None,
 ) -> Iterator[Expr]:
     """Every distinct node once, children before parents; a stack, so depth does not matter.
 
-    What is `known` is left out, with what is only in it. `parts` chooses among the children.
+    What is `known` is left out, with what is only in it. `parts` may choose among the children.
     """
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
@@ -184,19 +195,20 @@ def walk(
             yield item
         elif item not in seen and item not in known:
             seen.add(item)
-            inner = parts(item)
+            inner = parts(item) if parts else _CHILDREN[item.__class__](item)
             if not inner:
                 yield item
                 continue
             stack.append((item, True))
-            stack.extend([(child, False) for child in reversed(inner)])
+            stack.extend([(child, False) for child in reversed(inner) if child not in seen])
 
 
 def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
     """Rewrites bottom-up: `rule` sees each distinct node once, after its children."""
     done: dict[Expr, Expr] = {}
     for item in walk(expr):
-        done[item] = rule(rebuild(item, tuple(done[child] for child in children(item))))
+        parts = children(item)
+        done[item] = rule(rebuild(item, tuple([done[part] for part in parts])) if parts else item)
     return done[expr]
 
 
@@ -242,9 +254,10 @@ def _accesses(expr: Expr) -> tuple[Access, ...]:
 
 def sizes_of(exprs: Iterable[Expr]) -> list[str]:
     """Names of the size symbols, in order of first appearance."""
-    out: dict[str, None] = {}
-    for expr in exprs:
-        for item in walk(expr):
-            if isinstance(item, Size):
-                out.setdefault(item.name)
-    return list(out)
+    return list(dict.fromkeys(size.name for expr in exprs for size in sizes_in(expr)))
+
+
+@lru_cache(maxsize=1 << 14)
+def sizes_in(expr: Expr) -> tuple[Size, ...]:
+    """The size symbols, in order of first appearance."""
+    return tuple(item for item in walk(expr) if isinstance(item, Size))

@@ -23,6 +23,7 @@ from .expr import (
     Size,
     accesses,
     indices_of,
+    sizes_in,
     sizes_of,
     substitute,
     walk,
@@ -54,7 +55,10 @@ class Extents:
 
     def resolve(self, expr: Expr) -> Expr:
         """The expression with every symbol that turned out to be another extent replaced."""
-        return substitute(expr, self._values)
+        values = self._values
+        if not any(size in values for size in sizes_in(expr)):
+            return expr
+        return substitute(expr, values)
 
     def extent(self, tensor: str, dim: int) -> Expr | None:
         """The extent of a dimension, None while it is not known."""
