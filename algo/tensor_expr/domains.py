@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from .. import isl
 from ..isl import Answer
@@ -58,8 +59,13 @@ def counterexample(
     dims: Sequence[str], given: Sequence[Expr], claim: Sequence[Expr]
 ) -> dict[str, int] | Answer | None:
     """A point where `given` holds and `claim` does not; None if proved, UNKNOWN if out of quota."""
-    if not claim:
-        return None
+    return _counterexample(tuple(dims), tuple(given), tuple(claim)) if claim else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _counterexample(
+    dims: tuple[str, ...], given: tuple[Expr, ...], claim: tuple[Expr, ...]
+) -> dict[str, int] | Answer | None:
     sizes = sizes_of((*given, *claim))
     positive = [compare("ge", Size(name), Const(1)) for name in sizes]
     held, claimed = points(dims, [*positive, *given], sizes), points(dims, claim, sizes)
