@@ -45,9 +45,8 @@ def normalize(expr: Expr, ranges: Mapping[str, Interval] | None = None) -> Expr:
     reader = _reader(ranges)
     done = reader.normals
     if expr not in done:
-        for item in walk(expr):
-            if item not in done:
-                done[item] = _fold(rebuild(item, tuple(done[c] for c in children(item))), reader)
+        for item in walk(expr, done):
+            done[item] = _fold(rebuild(item, tuple(done[c] for c in children(item))), reader)
     return done[expr]
 
 

@@ -64,7 +64,7 @@ class _Checker:
         self.groups = groups(op.equations)
         self.equations: list[Equation] = []
         origins = [found for group in self.groups for found in self._add(group)]
-        self.uses: list[list[Use]] = [uses(eq) for eq in self.equations]
+        self.uses: list[tuple[Use, ...]] = [uses(eq) for eq in self.equations]
         # Equations that reduce together share their indices, so each counts with all their uses.
         together = [
             [use for n in group for use in self.uses[n]] for group in self.groups for _ in group

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 
 from .binding import BindingError, bind, map_reductions, reopen
@@ -151,6 +152,7 @@ def _equation(eq: Written, reducer: str | None, names: Mapping[Expr, str]) -> st
 # -- which reductions say over=, and which ranges stand at the end of the equation
 
 
+@lru_cache(maxsize=1 << 12)
 def _written(eq: Equation) -> Written:
     if is_joint(eq.rhs):
         canonical = Equation(eq.tensor, eq.lhs, _canonical(eq.rhs), eq.ranges, eq.where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .affine import is_affine
 from .binding import map_reductions
@@ -66,7 +67,8 @@ class _Place:
         return _Place(self.scope + indices, self.guards + _assume(where, True), self.branches)
 
 
-def uses(eq: Equation) -> list[Use]:
+@lru_cache(maxsize=1 << 12)
+def uses(eq: Equation) -> tuple[Use, ...]:
     """Every use of an equation in reading order, the left side first.
 
     Dimensions whose index depends on data are left out: only a check at run time can tell.
@@ -105,7 +107,7 @@ def uses(eq: Equation) -> list[Use]:
         for dim, index in enumerate(access.indices)
         if not depends_on_data(index)
     ]
-    return _without_total(eq, every) if any(u.access.boundary for u in every) else every
+    return tuple(_without_total(eq, every) if any(u.access.boundary for u in every) else every)
 
 
 def _without_total(eq: Equation, every: list[Use]) -> list[Use]:
@@ -158,6 +160,13 @@ def with_unique_binders(
 
     The later of two disjoint binders is renamed (`k` to `k_1`); equal reductions stay one object.
     """
+    return _with_unique_binders(eq, tuple(taken_elsewhere))
+
+
+@lru_cache(maxsize=1 << 12)
+def _with_unique_binders(
+    eq: Equation, taken_elsewhere: tuple[str, ...]
+) -> tuple[Equation, dict[str, str]]:
     reductions = [item for item in walk(eq.rhs) if isinstance(item, Reduce)]
     if not reductions:
         return eq, {}
