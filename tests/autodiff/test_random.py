@@ -2,7 +2,7 @@
 
 Operators come from `random_operators.py`, at points where they are smooth. Each is computed by the
 interpreter, one in eight by compiled code too; in `make test` second order, whose construction
-takes most of the time, is left to one in ten. A failure shows the seed of its operator, how to run
+takes most of the time, is left to one in five. A failure shows the seed of its operator, how to run
 it again, and the operator with as little in it as still fails.
 """
 
@@ -20,7 +20,7 @@ MODE = os.environ.get("DIPTYCH_TEST", "sample")
 OPERATORS = {"sample": 200, "full": 3_000, "fuzz": 10**6}[MODE]
 CHUNK = 20
 COMPILED = 8
-SECOND = 10 if MODE == "sample" else 1
+SECOND = 5 if MODE == "sample" else 1
 SEED = int(os.environ.get("DIPTYCH_SEED", "0"))
 ONE = os.environ.get("DIPTYCH_OPERATOR")
 
