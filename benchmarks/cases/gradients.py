@@ -93,6 +93,9 @@ CASES = [
         returns="dx",
     ),
     backward(
+        "softmax-max-backward-4096x1024", "x", 4 * 2**22, FORWARDS["softmax-4096x1024"],
+    ),
+    backward(
         "layernorm-backward-4096x1024", ("x", "gamma", "beta"), 20 * 2**22,
         FORWARDS["layernorm-4096x1024"],
     ),

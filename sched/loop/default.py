@@ -18,9 +18,10 @@ from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .default_across import across
+from .default_beside import company
 from .default_contract import contraction
 from .default_join import blocked
-from .default_joins import Join, beside, joins
+from .default_joins import Join, in_its_lanes, joins
 from .default_stream import streamed
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
@@ -64,28 +65,36 @@ def choose(
     rows = {
         g.name: len(g.outs) - (_vector(g, lanes[g.name], ()) not in g.reds) for g in found
     }  # fmt: skip
-    joined, sliding = joins(found, temps, rows, machine)
+    shared = company(found, temps, machine)
+    beside = {g.name: shared.order for g in shared.groups} if shared else {}
+    rows |= {name: len(order) - 1 for name, order in beside.items()}
+    joined, sliding = joins(found, temps, rows, beside, machine)
     worded = {g.name: c for g in found if (c := by_words(g, machine))}
     joined = {g: (c, i) for g, (c, i) in joined.items() if not worded.keys() & {g, c}}
     sliding = frozenset(name for name in sliding if name in joined)
-    held = {g.name: _held(g, joined.values()) for g in found}
+    alone = [g for g in found if g.name not in beside]
+    held = {g.name: _held(g, joined.values()) for g in alone}
     choices = {
         g.name: _choose(
             g, joined.get(g.name), g.main.tensor in temps, held[g.name], lanes[g.name], machine
         )
-        for g in found
+        for g in alone
     }
     choices |= crossed | worded
+    if shared is not None:
+        choices |= shared.choices(machine)
     for name in sliding:
         consumer, index = joined[name]
         choices[consumer] = host = _rows(choices[consumer], index, found[-1], machine)
         producer = next(group for group in found if group.name == name)
-        if host.vector is not None and beside(producer, found[-1], host.vector):
+        if host.vector is not None and in_its_lanes(producer, found[-1], host.vector):
             index = host.vector
         choices[name] = replace(choices[name], slides=True, join=(consumer, index))
     for name in streamed(found, temps, choices, machine):
         choices[name] = replace(choices[name], stream=True)
-    return Sketch(blocked(found, choices, lanes, machine) if joined else choices)
+    if joined and not beside:
+        choices = blocked(found, choices, lanes, machine)
+    return Sketch(choices)
 
 
 def _lanes(made: Kernel, group: Group, machine: Machine) -> int:

@@ -23,14 +23,19 @@ MOST = 16
 
 
 def joins(
-    found: Sequence[Group], temps: set[str], rows: Mapping[str, int], machine: Machine
+    found: Sequence[Group],
+    temps: set[str],
+    rows: Mapping[str, int],
+    beside: Mapping[str, tuple[str, ...]],
+    machine: Machine,
 ) -> tuple[dict[str, Join], frozenset[str]]:
     """Which temporaries to compute inside a loop of another nest, without recomputation, and which
     of them slide.
 
     That is the last nest, or one of a result before it, if it alone reads the temporary; `rows`
-    says how many loops of each may hold others. A temporary is joined at the deepest of these whose
-    outer indices it and its consumer's reads share bare and in order. One that is read at
+    says how many loops of each may hold others. The nests `beside` have the loops of the last, over
+    these indices. A temporary is joined at the deepest of these whose outer indices it and its
+    consumer's reads share bare and in order. One that is read at
     neighbouring places of the outermost loop slides along that: the values of earlier iterations
     are kept, as many as are read again.
     """
@@ -53,17 +58,19 @@ def joins(
         if group.main.carries:
             continue  # its loops are those of a recurrence
         readers = [found[at] for at in positions.get(group.name, ()) if at > n]
-        homes = {r.name: made[r.name][0] if r.name in made else r.name for r in readers}
-        if len(set(homes.values())) != 1:
+        homes = {made[r.name][0] if r.name in made else r.name for r in readers}
+        homes = {last.name if name in beside else name for name in homes}
+        if len(homes) != 1:
             continue  # it is computed before all that read it
-        host = found[order[next(iter(homes.values()))]]
+        host = found[order[homes.pop()]]
         if host is not last and not _holds(host, temps):
             continue
-        depth = min(_shared(group, r) for r in readers)
-        around = [host.outs.index(made[r.name][1]) + 1 for r in readers if r.name in made]
+        depth = min(_shared(group, r, beside.get(r.name, r.outs)) for r in readers)
+        loops = beside.get(host.name, host.outs)
+        around = [loops.index(made[r.name][1]) + 1 for r in readers if r.name in made]
         depth = min([depth, rows[host.name], *around])
-        if depth > 0 and host.extents[host.outs[depth - 1]] > 1:
-            made[group.name] = (host.name, host.outs[depth - 1])
+        if depth > 0 and host.extents[loops[depth - 1]] > 1:
+            made[group.name] = (host.name, loops[depth - 1])
         elif depth == 0 and readers == [last] and rows[last.name] and _slides(group, last):
             made[group.name] = (last.name, last.outs[0])
             slide.add(group.name)
@@ -99,14 +106,14 @@ def reads_of(group: Group) -> list[Access]:
     return [a for stage in group.stages for a in accesses(stage.value)]
 
 
-def _shared(producer: Group, consumer: Group) -> int:
+def _shared(producer: Group, consumer: Group, loops: Sequence[str]) -> int:
     """How many leading axes every read uses with the consumer's own leading loops."""
     depth = len(producer.outs)
     for access in reads_of(consumer):
         if access.tensor != producer.name:
             continue
         same = 0
-        pairs = zip(access.indices, consumer.outs, strict=False)
+        pairs = zip(access.indices, loops, strict=False)
         for expr, index in pairs:
             if expr is not Index(index):
                 break
@@ -126,7 +133,7 @@ def _slides(producer: Group, consumer: Group) -> bool:
     return bool(producer.outs) and not producer.reds
 
 
-def beside(producer: Group, consumer: Group, vector: str) -> bool:
+def in_its_lanes(producer: Group, consumer: Group, vector: str) -> bool:
     """Is a temporary that slides read only in the lanes that make it?
 
     Then one loop does both, and the newest row is used from registers.

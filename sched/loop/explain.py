@@ -106,6 +106,8 @@ class _Nest:
             yield f"  blocks for the caches, outermost first: {blocks}"
         if choice.pack:
             yield f"  copied into panels in the order of use: {', '.join(choice.pack)}"
+        if choice.beside:
+            yield f"  in the same loops, by what they read: {', '.join(choice.beside)}"
         if choice.stream:
             yield "  stored past the caches, which what the kernel touches would pass through"
         yield from self._threads()

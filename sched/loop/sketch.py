@@ -26,6 +26,7 @@ from .reorder import Reorder
 from .rfactor import Rfactor
 from .schedule import Schedule
 from .sketch_across import write_across
+from .sketch_beside import write_beside
 from .sketch_contract import Contraction
 from .sketch_turn import Turned
 from .sketch_words import WordNest
@@ -51,6 +52,7 @@ class Choice:
     `join` computes the nest inside a loop of its consumer, a
     (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is;
     with `slides` the values of earlier iterations of a block of its `outer` are kept there.
+    `beside` names nests before it that run in the same loops, all of them (`sketch_beside.py`).
     Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
     the result past the caches.
     `solved` are indices that others determine: their loops, of one iteration, go innermost.
@@ -68,6 +70,7 @@ class Choice:
     chunk: int = 0
     join: tuple[str, str] | None = None
     slides: bool = False
+    beside: tuple[str, ...] = ()
     turned: str | None = None
     stream: bool = False
     solved: tuple[str, ...] = ()
@@ -104,12 +107,14 @@ def build(
         elif choice.join is None:
             nests[group.name] = _Nest(draft, group, choice, machine, alone=len(found) == 1)
             nests[group.name].tile()
+            if choice.beside:
+                write_beside(draft, [g for g in found if g.name in choice.beside], group)
     # Consumers first: what a nest is joined to must have its final loops.
     for group in reversed(found):
         choice = sketch.choices.get(group.name, Choice())
         host = sketch.choices.get(choice.join[0], Choice()) if choice.join else Choice()
         kept = host.outer if choice.slides else None
-        if choice.join is not None and _join(draft, group, choice.join, kept):
+        if choice.join is not None and _join(draft, group, choice.join, kept, bool(host.beside)):
             nest = _Nest(draft, group, choice, machine, alone=False)
             if choice.tile:
                 nest.tile(_above(draft, group, nests.get(choice.join[0])))
@@ -121,8 +126,13 @@ def build(
     return draft.schedule
 
 
-def _join(draft: Draft, group: Group, join: tuple[str, str], kept: str | None) -> bool:
-    """Computes a nest inside a loop of its consumer; its values stay over a block of `kept`."""
+def _join(
+    draft: Draft, group: Group, join: tuple[str, str], kept: str | None, single: bool
+) -> bool:
+    """Computes a nest inside a loop of its consumer; its values stay over a block of `kept`.
+
+    A `single` iteration of the loop has what it needs, not a block of them.
+    """
     consumer, index = join
     if kept is not None:
         inside = [f"{consumer}.{i}{end}" for i in (index, kept) for end in ("i", "")]
@@ -130,7 +140,8 @@ def _join(draft: Draft, group: Group, join: tuple[str, str], kept: str | None) -
         return any(
             draft.attempt(ComputeAt(group.name, loop), store) for loop in inside if draft.has(loop)
         )
-    for loop in (f"{consumer}.{index}b", f"{consumer}.{index}", f"{consumer}.{index}o"):
+    ends = ("i", "") if single else ("b", "", "o")
+    for loop in (f"{consumer}.{index}{end}" for end in ends):
         if draft.has(loop):
             return draft.attempt(ComputeAt(group.name, loop))
     return False

@@ -68,14 +68,14 @@ def test_a_loop_has_as_many_iterations_as_it_has_at_once() -> None:
 def test_rows_of_a_result_hold_what_it_needs_though_another_result_is_last() -> None:
     """The mean is read by the last sum, too, and is whole before both."""
     op = parse("""
-        f(x: [M, N], z: [M, N]) -> y, s:
+        f(x: [M, N], z: [M, L]) -> y, s:
             m[i] = sum(x[i,j])
-            d[i] = sum(x[i,j] * z[i,j])
+            d[i] = sum(x[i,j] ** 2)
             y[i,j] = x[i,j] * m[i] - d[i]
             s[j] = sum(z[i,j] * m[i])
     """)
     types = {p.name: f32 for p in op.params}
-    made = choose(op, types, {"M": 4096, "N": 1024}, WIDE).choices
+    made = choose(op, types, {"M": 4096, "N": 1024, "L": 1000}, WIDE).choices
     assert (made["d"].join, made["m"].join, made["m"].outer) == (("y", "i"), None, "i")
     assert (made["y"].outer, made["s"].outer, made["s"].vectors) == ("i", "j", 0)
     rng = np.random.default_rng(0)
