@@ -123,7 +123,10 @@ class Terms:
             else:
                 self.uses.add("dependent range")
                 i = scope[0]
-                spans[0] = self.rng.choice([f"{first} in 0:{i}+1", f"{first} in {i}:3"])
+                end = f"{i}+1" if EXTENTS[i] <= EXTENTS[first] else f"{i}//2+1"
+                spans[0] = self.rng.choice(
+                    [f"{first} in 0:{end}", f"{first} in {i}:{EXTENTS[first]}"]
+                )
         if name in ("max", "min"):
             body: Tree = self.anchored((*scope, *bound), depth, distinct="".join(bound))
             return Tree(f"0.2 * {name}({{}}, over=({', '.join(spans)},))", [body])
