@@ -10,13 +10,14 @@ from typing import Any
 
 from .algo.dtypes import DType, bf16, from_numpy
 from .algo.errors import GradientError
+from .algo.tensor_expr.annotation import annotated
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import needs
 from .arguments import arguments, in_order
 from .autodiff.derivatives import EVEN, sharing
 from .autodiff.keep import Keep, Kept, keeping, kept
 from .torch_autograd import run
-from .torch_step import How, Step, annotated
+from .torch_step import How, Step
 from .torch_tensors import array_like, tensor_of, torch_module
 
 

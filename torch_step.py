@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .algo.dtypes import DType, TensorType, bf16
+from .algo.dtypes import DType, bf16
+from .algo.tensor_expr.annotation import annotated
 from .algo.tensor_expr.batch import batched
 from .algo.tensor_expr.check import check
 from .algo.tensor_expr.dynamic import carried
-from .algo.tensor_expr.op import Op, Param
+from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import needs, settled, settled_on
 from .algo.tensor_expr.types import infer
 from .attached import State, attached
@@ -179,17 +180,6 @@ class Backward:
 
     run: Run
     primals: tuple[int, ...]
-
-
-def annotated(op: Op, dtypes: Sequence[DType | None]) -> Op:
-    """The operator with these element types declared; the same where they are already."""
-    if all(p.type.dtype is d for p, d in zip(op.params, dtypes, strict=True)):
-        return op
-    params = tuple(
-        Param(p.name, TensorType(d, p.type.dims)) for p, d in zip(op.params, dtypes, strict=True)
-    )
-    made: Op = op.memo(f"declared {dtypes}", lambda: replace(op, params=params, _memo={}))
-    return made
 
 
 def moved(function: Any, op: Op) -> Any:

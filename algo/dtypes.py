@@ -54,6 +54,12 @@ class DType:
         return self.kind == "f"
 
     @property
+    def eps(self) -> float:
+        """The distance from 1.0 to the next number of a float type; 0 for others, all exact."""
+        digits = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+        return 2.0 ** -digits[self.name] if self.is_float else 0.0
+
+    @property
     def is_int(self) -> bool:
         """Is it a signed or unsigned integer? bool is not."""
         return self.kind in "iu"
@@ -131,6 +137,14 @@ def from_numpy(dtype: Any, declared: DType | None = None) -> DType:
 def as_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array as NumPy's own dtypes say it: a bf16 one as its bits, the same memory."""
     return array.view(np.uint16) if array.dtype.name == BFLOAT else array
+
+
+def in_float64(array: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    """An array of elements of type `dtype`, in float64 if that is a float."""
+    found = np.asarray(array)
+    if dtype is bf16:
+        found = (as_bits(found).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return found.astype(np.float64) if dtype.is_float else found
 
 
 def bf16_form(arrays: Iterable[np.ndarray[Any, Any]]) -> np.dtype[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..algo.dtypes import from_numpy
+from ..algo.dtypes import from_numpy, in_float64
 from ..algo.errors import GradientError
 from ..algo.graph.build import graph_of
 from ..algo.graph.graph import Graph, Input, Value
@@ -26,7 +26,7 @@ from .forward import tangent
 from .graph import pulled, tangents
 from .results import returning
 from .reverse import adjoint, refuse_integer
-from .widen import in_float64, widened, widened_graph
+from .widen import widened, widened_graph
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from ..algo.dtypes import DType, TensorType, as_bits, bf16, f64
+from ..algo.dtypes import DType, TensorType, f64, in_float64
 from ..algo.graph.build import apply, literal, literal_array
 from ..algo.graph.graph import Apply, ArrayType, Graph, Input, Literal, Result, Value
 from ..algo.tensor_expr.expr import Cast, Const, Expr, Reduce, transform
@@ -65,11 +62,3 @@ def widened_graph(graph: Graph) -> tuple[tuple[Input, ...], tuple[Value, ...]]:
 
 def _wide_type(kind: ArrayType) -> ArrayType:
     return ArrayType(kind.shape, _wide(kind.dtype) or kind.dtype)
-
-
-def in_float64(array: Any, dtype: DType) -> np.ndarray[Any, Any]:
-    """An array of elements of type `dtype`, in float64 if that is a float."""
-    found = np.asarray(array)
-    if dtype is bf16:
-        found = (as_bits(found).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return found.astype(np.float64) if dtype.is_float else found

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..algo.contents import contents
 from ..algo.errors import FileFormatError, OpError
 from ..algo.graph.program import Program
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.parse import parse
 from ..sched.graph.schedule import GraphSchedule
+from ..sched.loop.file import unreadable
 from ..sched.loop.schedule import Schedule
 from .tasks import ProgramTask, load, split_target
 
@@ -69,11 +71,13 @@ def operator(path: Path) -> Op:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return contents(path).decode()
     except FileNotFoundError:
         raise FileFormatError(f"{path}: no such file") from None
     except UnicodeDecodeError:
         raise FileFormatError(f"{path}: not a schedule file: it is not text") from None
+    except OSError as err:
+        raise unreadable(path, err) from None
 
 
 def _is_graph(text: str) -> bool:

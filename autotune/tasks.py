@@ -19,13 +19,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..algo.dtypes import DType, from_numpy
+from ..algo.dtypes import DType, bf16, in_float64
 from ..algo.errors import OpError
+from ..algo.tensor_expr.annotation import annotated
 from ..algo.tensor_expr.check import check
 from ..algo.tensor_expr.expr import Reduce, walk
 from ..algo.tensor_expr.interpret import interpret
 from ..algo.tensor_expr.op import Op
 from ..algo.tensor_expr.sizes import bind_sizes, evaluate
+from ..algo.tensor_expr.types import infer
 from ..codegen.kernels import compile_op
 from ..codegen.pool import threads
 from ..sched.loop.schedule import Schedule
@@ -55,12 +57,17 @@ class OpTask:
     threads: int
     inputs: list[np.ndarray[Any, Any]] = field(default_factory=list)
     reference: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    kinds: list[DType] = field(default_factory=list)
     bounds: list[float] = field(default_factory=list)
 
     @property
     def sizes(self) -> dict[str, int]:
         """The size symbols' values."""
         return bind_sizes(check(self.op), {name: shape for name, (_, shape) in self.types.items()})
+
+    @property
+    def _signature(self) -> list[tuple[DType, tuple[int, ...]]]:
+        return [self.types[p.name] for p in self.op.params]
 
     @property
     def work(self) -> int:
@@ -77,6 +84,11 @@ class OpTask:
             most = max(most, count)
         return most
 
+    def __post_init__(self) -> None:
+        """An array of bf16 is known by what its parameter declares."""
+        declared = [bf16 if self.types[p.name][0] is bf16 else p.type.dtype for p in self.op.params]
+        self.op = annotated(self.op, declared)
+
     def prepare(self) -> None:
         threads(self.threads)
         rng = np.random.default_rng(0)
@@ -86,19 +98,24 @@ class OpTask:
         else:
             # Too large for the interpreter: the unscheduled program order, one statement after
             # the other, is the reference.
-            result = compile_op(self.op, _types(self.inputs), Schedule(self.op))(*self.inputs)
+            result = compile_op(
+                self.op, [self.types[p.name] for p in self.op.params], Schedule(self.op)
+            )(*self.inputs)
         self.reference = list(result) if isinstance(result, tuple) else [result]
+        types = infer(check(self.op), {name: kind for name, (kind, _) in self.types.items()})
+        self.kinds = [types[name] for name in self.op.returns]
         length = max(1, self.work // max(1, max((r.size for r in self.reference), default=1)))
-        for want in self.reference:
+        for want, kind in zip(self.reference, self.kinds, strict=True):
             # The bound of a sum of `length` terms, in any order: length * eps * sum |terms|, where
-            # the mean size of the terms is taken for random signs.
-            eps = np.finfo(want.dtype).eps if want.dtype.kind == "f" else 0.0
-            scale = float(np.max(np.abs(want), initial=0.0)) if want.dtype.kind == "f" else 0.0
-            self.bounds.append(float(eps) * (8 + 2 * length) * scale)
+            # the mean size of the terms is taken for random signs. A narrow type is rounded to
+            # from a wider one: once, or a few times where temporaries have it too.
+            acc = kind.accumulator if kind.is_float else kind
+            eps = acc.eps * (8 + 2 * length) + (8 * kind.eps if acc is not kind else 0.0)
+            self.bounds.append(eps * _scale(in_float64(want, kind)) if kind.is_float else 0.0)
 
     def build(self, candidate: str) -> Run:
         schedule = Schedule.parse(self.op, candidate) if candidate else None
-        compiled = compile_op(self.op, _types(self.inputs), schedule)
+        compiled = compile_op(self.op, self._signature, schedule)
         inputs = [a.copy() for a in self.inputs]
         outs = [np.empty_like(r) for r in self.reference]
         for out in outs:
@@ -112,11 +129,12 @@ class OpTask:
         return run
 
     def wrong(self, result: Any) -> str | None:
-        for name, got, want, bound in zip(
-            self.op.returns, result, self.reference, self.bounds, strict=True
+        for name, found, reference, kind, bound in zip(
+            self.op.returns, result, self.reference, self.kinds, self.bounds, strict=True
         ):
-            if got.shape != want.shape:
-                return f"{name} has shape {got.shape}, expected {want.shape}"
+            if found.shape != reference.shape:
+                return f"{name} has shape {found.shape}, expected {reference.shape}"
+            got, want = in_float64(found, kind), in_float64(reference, kind)
             with np.errstate(all="ignore"):
                 same = (got == want) | (np.isnan(got) & np.isnan(want)) if bound else got == want
                 far = ~same & ~(np.abs(got - want) <= bound) if bound else ~same
@@ -141,6 +159,7 @@ class ProgramTask:
     program: Any = None
     inputs: tuple[Any, ...] = ()
     reference: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    kinds: list[DType] = field(default_factory=list)
 
     def load(self) -> None:
         """Imports the program and makes its inputs."""
@@ -154,19 +173,25 @@ class ProgramTask:
         threads(self.threads)
         self.load()
         self.reference = leaves(self.program.interpret(*self.inputs))
+        self.kinds = [value.type.dtype for value in self.program.graph(*self.inputs).outputs]
 
     def build(self, candidate: str) -> Run:
         scheduled = self.program.schedule().replay(candidate) if candidate else self.program
         return lambda: leaves(scheduled(*self.inputs))
 
     def wrong(self, result: Any) -> str | None:
-        for n, (got, want) in enumerate(zip(result, self.reference, strict=True)):
-            scale = float(np.max(np.abs(want), initial=1e-6))
-            eps = float(np.finfo(want.dtype).eps) if want.dtype.kind == "f" else 0.0
-            if not np.allclose(got, want, rtol=0, atol=eps**0.5 * scale):
+        pairs = zip(result, self.reference, self.kinds, strict=True)
+        for n, (found, reference, kind) in enumerate(pairs):
+            got, want = in_float64(found, kind), in_float64(reference, kind)
+            scale = max(_scale(want), 1e-6)
+            if not np.allclose(got, want, rtol=0, atol=kind.eps**0.5 * scale):
                 worst = float(np.max(np.abs(np.asarray(got, np.float64) - want)))
                 return f"output {n} differs by {worst:.3g} where values reach {scale:.3g}"
         return None
+
+
+def _scale(values: np.ndarray[Any, Any]) -> float:
+    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
 
 
 def leaves(tree: Any) -> list[np.ndarray[Any, Any]]:
@@ -222,16 +247,14 @@ def _is(name: str | None, file: str) -> bool:
     return name is not None and Path(name).resolve() == Path(file).resolve()
 
 
-def _types(arrays: list[np.ndarray[Any, Any]]) -> Any:
-    return [(from_numpy(a.dtype), a.shape) for a in arrays]
-
-
 def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Inputs that no schedule can treat specially: floats around 0, small non-negative integers.
 
     Small because integer inputs are often indices into other inputs; where an extent is even
     smaller the run-time check of the operator says so.
     """
+    if dtype is bf16:  # the upper half of an f32
+        return (rng.standard_normal(shape).astype(np.float32).view(np.uint32) >> 16).astype("u2")
     if dtype.is_float:
         return rng.standard_normal(shape).astype(dtype.numpy)
     return rng.integers(0, 2, shape).astype(dtype.numpy)

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..algo.contents import contents
 from ..algo.errors import Error
 from ..algo.started import STARTED
 
@@ -50,7 +51,7 @@ class ObjectCache:
         """What was put under `key`: its facts and its object code."""
         path = self._path(key)
         try:
-            raw = path.read_bytes()
+            raw = contents(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

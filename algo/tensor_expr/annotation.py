@@ -1,11 +1,13 @@
-"""What a parameter of an operator that was derived says of its sizes."""
+"""What parameters of an operator that was made of another say of their sizes and types."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..dtypes import DType, TensorType
 from .expr import Const, Expr, Size
+from .op import Op, Param
 
 
 def annotation(dtype: DType | None, extents: Sequence[Expr]) -> TensorType:
@@ -19,3 +21,14 @@ def annotation(dtype: DType | None, extents: Sequence[Expr]) -> TensorType:
         else:
             return TensorType(dtype, None)
     return TensorType(dtype, tuple(dims))
+
+
+def annotated(op: Op, dtypes: Sequence[DType | None]) -> Op:
+    """The operator with these element types declared; the same where they are already."""
+    if all(p.type.dtype is d for p, d in zip(op.params, dtypes, strict=True)):
+        return op
+    params = tuple(
+        Param(p.name, TensorType(d, p.type.dims)) for p, d in zip(op.params, dtypes, strict=True)
+    )
+    made: Op = op.memo(f"declared {dtypes}", lambda: replace(op, params=params, _memo={}))
+    return made

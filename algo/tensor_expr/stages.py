@@ -40,7 +40,6 @@ from .tensors import Tensors
 from .types import (
     cast,
     dtype_of,
-    elaborate,
     elaborate_condition,
     elaborate_index,
     infer,
@@ -112,7 +111,7 @@ class _Maker:
         ranges = {r.index: r for r in eq.ranges}
         lhs = tuple(elaborate_index(i, self.env) for i in eq.lhs)
         where = None if eq.where is None else elaborate_condition(eq.where, self.env)
-        rhs = elaborate(eq.rhs, self.env)
+        rhs = typed_rhs(eq, self.env)
         scope = Scope(ranges, tuple(conjuncts(where)))
         if eq.reducer is not None:
             self._accumulation(eq, lhs, rhs, scope)
@@ -215,7 +214,7 @@ class _Maker:
         assert eq.reducer is not None
         reducer, dtype = REDUCERS[eq.reducer], self.env[eq.tensor]
         acc = reducer.accumulator(dtype)
-        body = cast(self._hoist(rhs, scope), acc, self.env)
+        body = self._hoist(rhs, scope)
         shape = self.tensors.declared[eq.tensor].shape
         taken = {Index(name) for name in scope.ranges}
         names = _fresh(lhs, taken, len(shape))

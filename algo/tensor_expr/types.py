@@ -19,6 +19,7 @@ from .elaborate import (
     elaborate_index,
     joined,
     typed_value,
+    widened,
 )
 from .expr import Access, Call, Const, Expr, Reduce, accesses, walk
 from .fold_types import result_types, typed_part
@@ -61,9 +62,12 @@ def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
 
 
 def typed_rhs(eq: Equation, env: Env) -> Expr:
-    """The typed form of a right side; `env` has the types of all tensors."""
+    """The typed form of a right side; `env` has the types of all tensors. What is accumulated has
+    the accumulator's type, as in a reduction."""
     if isinstance(eq.rhs, Reduce) and is_joint(eq.rhs):
         return typed_part(eq.rhs, env[eq.tensor], env)
+    if eq.reducer is not None:
+        return widened(typed_value(eq.rhs, env), REDUCERS[eq.reducer].accumulator(env[eq.tensor]))
     return elaborate(eq.rhs, env)
 
 

@@ -26,6 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...algo.contents import contents
 from ...algo.errors import FileFormatError, GraphError, ScheduleError
 from ...algo.graph.fingerprint import fingerprint
 from ...algo.graph.graph import Graph
@@ -78,7 +79,7 @@ def read(program: Any, path: Path) -> GraphSchedule:
     from .schedule import GraphSchedule
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = contents(path).decode()
     except UnicodeDecodeError:
         raise FileFormatError(f"{path}: not a schedule file: it is not text") from None
     except OSError as err:

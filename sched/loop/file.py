@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...algo.contents import contents
 from ...algo.errors import FileFormatError, MissingFileError, ScheduleError
 from ...algo.tensor_expr.op import Op
 from .primitive import Primitive
@@ -114,7 +115,7 @@ def read(op: Op, path: Path) -> Schedule:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return contents(path).decode().splitlines()
     except UnicodeDecodeError:
         raise FileFormatError(f"{path}: not a schedule file: it is not text") from None
     except OSError as err:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,14 +104,18 @@ def test_r50_unknown_fields_and_other_machines_are_for_readers(
 def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     junk = tmp_path / "junk"
     junk.write_bytes(bytes(range(256)))
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
     said = {}
-    for path in (junk, tmp_path, tmp_path / "missing"):
+    for path in (junk, tmp_path, tmp_path / "missing", tmp_path / "pipe", Path("/dev/zero")):
         for command in ("show", "verify"):
             assert diptych([command, str(path)]) == 2
             said[command, path.name] = capsys.readouterr().err.replace(f"{tmp_path}", "")
     assert set(said.values()) == {
         "diptych: /junk: not a schedule file: it is not text\n",
-        "diptych: : Is a directory\n",
+        "diptych: : not a schedule file that can be read: Is a directory\n",
+        "diptych: /pipe: not a schedule file that can be read: Neither a file nor a link to one\n",
+        "diptych: /dev/zero: not a schedule file that can be read: Neither a file nor a link to "
+        "one\n",
         "diptych: /missing: no such file\n",
     }
     with pytest.raises(SystemExit) as refused:

@@ -9,6 +9,8 @@ from typing import Any
 
 import diptych as dt
 import numpy as np
+import pytest
+from diptych.algo.dtypes import in_float64
 from diptych.autotune.measure import Measurer
 from diptych.autotune.messages import Outcome
 from diptych.autotune.records import Record, Records
@@ -83,6 +85,23 @@ def test_a_real_operator_is_measured_and_verified() -> None:
         assert refused.reason.startswith("ScheduleError: parallel(k): C[0,0] is updated by")
         again = measurer.measure('.split("i", 4).vectorize("j")')
         assert again.seconds is not None, again.reason
+
+
+@pytest.mark.parametrize(("dtype", "ulps"), [(dt.bf16, 8), (dt.f16, 8), (dt.i32, 0)])
+def test_results_of_narrow_types_may_differ_by_what_rounding_gives(
+    dtype: dt.DType, ulps: int
+) -> None:
+    op = dt.op("C[i,j] = sum(A[i,k] * B[k,j])")
+    task = OpTask(op, {"A": (dtype, (5, 7)), "B": (dtype, (7, 3))}, 1)
+    task.prepare()
+    (want,) = task.reference
+    largest = np.argmax(np.abs(in_float64(want, dtype)))
+    bits = want.view(np.uint16 if dtype.bits == 16 else np.uint32)
+    assert task.wrong([want]) is None
+    for off, accepted in ((ulps // 2, True), (4 * ulps + 1, False)):
+        other = bits.copy()
+        other.flat[largest] += off
+        assert (task.wrong([other.view(want.dtype)]) is None) is accepted
 
 
 def test_a_task_that_cannot_be_prepared_raises_here() -> None:

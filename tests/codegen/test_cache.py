@@ -55,6 +55,20 @@ def test_an_entry_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
         assert cache.get("b") is None
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_an_entry_is_ignored(tmp_path: Path) -> None:
+    cache = ObjectCache(tmp_path, 1 << 20)
+    os.mkfifo(entry(tmp_path, "a"))
+    with pytest.warns(RuntimeWarning) as caught:
+        assert cache.get("a") is None
+    assert [str(w.message) for w in caught] == [
+        f"object cache: {entry(tmp_path, 'a')} cannot be read (Neither a file nor a link to one) "
+        "and is ignored"
+    ]
+    cache.put("a", FACTS, b"code")
+    assert cache.get("a") == (FACTS, b"code")
+
+
 def test_a_folder_that_is_relative_stays_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 
+import diptych as dt
 import numpy as np
 import pytest
 from diptych.algo.dtypes import BY_NAME, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u64
@@ -141,6 +142,17 @@ def test_accumulations():
     assert result("H: [4]\nH[b[n]] += 1", "H") is i64
     assert result("H: [4]\nH[b[n]] += x[n]", "H", x=f16) is f16
     assert result("H: [4]\nH[b[n]] += x[n]", "H", x=i8) is i32
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.float16])
+def test_accumulations_multiply_as_reductions_do(dtype):
+    """In the accumulator's type: i8 in i32, f16 in f32."""
+    a, b = np.full((2, 3), 100, dtype), np.full((3, 2), 120, dtype)
+    added, summed = dt.op("C[i,j] += A[i,k] * B[k,j]"), dt.op("C[i,j] = sum(A[i,k] * B[k,j])")
+    wanted = (a.astype(np.float64) @ b.astype(np.float64)).astype(summed(a, b).dtype)
+    for op in (added, summed):
+        np.testing.assert_array_equal(op(a, b), wanted, strict=True)
+        np.testing.assert_array_equal(dt.interpret(op, a, b), wanted, strict=True)
 
 
 def test_inputs_without_types():
