@@ -7,6 +7,8 @@ they are kept or computed again is a matter of schedules) and is itself differen
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +23,18 @@ from .derivatives import EVEN
 from .forward import tangent
 from .results import returning
 from .reverse import adjoint
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of what a gradient operator in a graph is the gradient: of the results `returns` of `op`, of
+    which it takes all, by `wrt`. The operator remembers it as `key`."""
+
+    op: Op
+    returns: tuple[str, ...]
+    wrt: tuple[str, ...]
+    ties: str
+    key: ClassVar[str] = "origin"
 
 
 def gradients(
@@ -132,9 +146,10 @@ def _pull(
     returns = tuple(op.returns[r.position] for r in given)
     part = returning(op, returns)
     wrt = tuple(op.params[p].name for p in positions)
-    back = adjoint(part, wrt, saved=returns, ties=ties)
+    back = adjoint(part, wrt, saved=op.returns, ties=ties)
+    back.memo(Origin.key, lambda: Origin(op, returns, wrt, ties))
     values = dict(zip((p.name for p in op.params), node.args, strict=True))
-    values |= dict(zip(returns, given, strict=True))
+    values |= dict(zip(op.returns, results_of(node), strict=True))
     primal = [values[p.name] for p in back.params[: -len(returns)]]
     found = apply(back, [*primal, *(cotangents[r] for r in given)])
     for position, result in zip(positions, found, strict=True):

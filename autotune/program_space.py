@@ -129,7 +129,7 @@ class ProgramSpace:
         return point | {"loops": point["loops"] | {kernel: space.mutate(old, rng)}}
 
     def _space(self, schedule: GraphSchedule, kernel: str) -> LoopSpace:
-        tasks = schedule.tasks(self.graph)
+        tasks = schedule.kernel(kernel, "").tasks(self.graph)  # as it is with a loop schedule
         task: Task = next(t for t in tasks.tasks if t.id == kernel and t.op is not None)
         assert task.op is not None
         key = f"{kernel} {task.op.fingerprint}"

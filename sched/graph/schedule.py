@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -10,6 +10,7 @@ from ...algo.errors import GraphError, UnsupportedError
 from ...algo.graph.graph import Graph
 from ...algo.tensor_expr.op import Op
 from ...algo.upward import open_upward
+from ...autodiff.share import shared
 from ..loop.schedule import Schedule
 from ..loop.text import calls
 from .default import fuse_by_default
@@ -85,7 +86,8 @@ class GraphSchedule:
     def _applied(self, graph: Graph) -> Tasks:
         if self.origin is not None:
             check_origin(graph, *self.origin)
-        tasks = tasks_of(graph)
+        scheduled = [p.selector for p in self.primitives if isinstance(p, Kernel)]
+        tasks = tasks_of(shared(graph, _named(graph, scheduled)))
         for phase in sorted({kind.phase for kind in PRIMITIVES.values()}):
             here = [primitive for primitive in self.primitives if primitive.phase == phase]
             for _, primitive in sorted(
@@ -163,7 +165,10 @@ class GraphSchedule:
         if isinstance(schedule, str):
             return self.then(Kernel(selector, schedule))
         who = f"kernel({selector})"
-        task = select(self.tasks(self._graph(who)), selector, who)
+        tasks = self.tasks(self._graph(who))
+        if select(tasks, selector, who).schedule is None:  # as it is where it has a schedule
+            tasks = self.then(Kernel(selector, "")).tasks(self._graph(who))
+        task = select(tasks, selector, who)
         assert task.op is not None
         if schedule is None:
             return Schedule.parse(task.op, task.schedule or "")
@@ -272,3 +277,9 @@ class GraphSchedule:
 
 PRIMITIVES = {p.called: p for p in (ParallelDo, Recompute, Place, Fuse, Kernel)}
 """Every primitive by the name of its method; names that are not here are refused."""
+
+
+def _named(graph: Graph, selectors: Iterable[str]) -> set[str]:
+    """The ids of the nodes in kernels that have a loop schedule: these run as they are written."""
+    parts = {part for selector in selectors for part in selector.split("+")}
+    return {label for label in graph.ids.values() if {label, label.split("[")[0]} & parts}
