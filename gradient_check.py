@@ -19,8 +19,8 @@ from .arguments import arguments
 from .autodiff.check import STEP, Check
 from .autodiff.differentiable import Array, Differentiable, Run, of_function, of_operator
 from .codegen.executor import Executor
-from .gradients import as_program
 from .lower.program import plan
+from .program_gradients import as_program
 
 MODES = ("reverse", "forward")
 

@@ -162,8 +162,10 @@ class Op:
         return found
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Op) and self.text == other.text and self.rules == other.rules
-        return same and self.rules_of_reducers == other.rules_of_reducers  # type: ignore[union-attr]
+        if not isinstance(other, Op) or self.text != other.text:
+            return False
+        mine, its = self.rules_of_reducers, other.rules_of_reducers
+        return self.rules == other.rules and mine == its
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
