@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...algo.dtypes import DType
 from ...algo.forked import cached_property
@@ -26,7 +26,8 @@ class Group:
     """The stages of one loop nest: a pointwise stage, or init, update and final of a reduction.
 
     `outs` are the loops shared by all of them, `reds` those of the reduction. `shapes`, `sizes` and
-    `kinds` give extents, bytes of an element and its type of every tensor. Of a recurrence `outs`
+    `kinds` give extents, bytes of an element and its type of every tensor; `layouts` the order of
+    the dimensions of those that do not lie as written, innermost last. Of a recurrence `outs`
     are the loops inside of those that run in order; `leads` says that it is the first in those.
     """
 
@@ -36,6 +37,7 @@ class Group:
     sizes: Mapping[str, int]
     kinds: Mapping[str, DType]
     leads: bool = True
+    layouts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def main(self) -> Stage:
@@ -201,9 +203,9 @@ class Group:
         return all(a is not None and b is not None and a == b * extent for a, b in walks)
 
     def _stride(self, tensor: str, indices: tuple[Expr, ...], index: str) -> int | None:
-        total, step = 0, 1
-        for expr, extent in zip(reversed(indices), reversed(self.shapes[tensor]), strict=True):
-            form = linear(expr)
+        total, step, shape = 0, 1, self.shapes[tensor]
+        for at in reversed(self.layouts.get(tensor, range(len(shape)))):
+            form, extent = linear(indices[at]), shape[at]
             if form is None or any(
                 Index(index) in walk(atom) and not isinstance(atom, Index) for atom in form.terms
             ):

@@ -22,6 +22,7 @@ from .default_beside import company
 from .default_contract import contraction
 from .default_join import blocked
 from .default_joins import Join, in_its_lanes, joins
+from .default_layout import layouts
 from .default_stream import streamed
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
@@ -57,6 +58,9 @@ def choose(
     found = groups(made)
     temps = {t.name for t in made.tensors.values() if t.role == "temp"}
     lanes = {g.name: _lanes(made, g, machine) for g in found}
+    laid = layouts(found, temps, lanes)
+    if laid:
+        found = [replace(g, layouts=laid) for g in found]
     crossed = {g.name: c for g in found if (c := across(g, temps, lanes[g.name], machine))}
     strip = strips(found, temps, min(lanes.values(), default=1), machine)
     if strip is not None:
@@ -90,6 +94,9 @@ def choose(
         if host.vector is not None and in_its_lanes(producer, found[-1], host.vector):
             index = host.vector
         choices[name] = replace(choices[name], slides=True, join=(consumer, index))
+    for g in found:
+        if g.main.tensor in laid and choices[g.name].join is None:
+            choices[g.name] = replace(choices[g.name], layout=laid[g.main.tensor])
     for name in streamed(found, temps, choices, machine):
         choices[name] = replace(choices[name], stream=True)
     if joined and not beside:

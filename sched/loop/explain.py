@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ...algo.dtypes import DType
 from ...algo.tensor_expr.check import check
@@ -41,6 +42,8 @@ def explain(
     schedule = build(op, dtypes, sizes, sketch, machine)
     found = groups(kernel(check(op), dtypes or {}, {**op.maxima, **sizes}))
     choices = [sketch.choices.get(g.name, Choice()) for g in found]
+    laid = {g.main.tensor: c.layout for g, c in zip(found, choices, strict=True) if c.layout}
+    found = [replace(g, layouts=laid) for g in found] if laid else found
     kept = {g.name for g, choice in zip(found, choices, strict=True) if choice.join}
     nests = []
     for group, choice in zip(found, choices, strict=True):
@@ -106,6 +109,8 @@ class _Nest:
             yield f"  blocks for the caches, outermost first: {blocks}"
         if choice.pack:
             yield f"  copied into panels in the order of use: {', '.join(choice.pack)}"
+        if choice.layout:
+            yield f"  laid out along dimension {choice.layout[-1]}, whose rows fill vectors"
         if choice.beside:
             yield f"  in the same loops, by what they read: {', '.join(choice.beside)}"
         if choice.stream:

@@ -54,7 +54,7 @@ class Choice:
     with `slides` the values of earlier iterations of a block of its `outer` are kept there.
     `beside` names nests before it that run in the same loops, all of them (`sketch_beside.py`).
     Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
-    the result past the caches.
+    the result past the caches; a temporary with a `layout` has its dimensions in that order.
     `solved` are indices that others determine: their loops, of one iteration, go innermost.
     `words` takes a product of matrices of bytes by words (`sketch_words.py`), in blocks of the tile
     by `vectors`; threads have `chunk` columns each.
@@ -73,6 +73,7 @@ class Choice:
     beside: tuple[str, ...] = ()
     turned: str | None = None
     stream: bool = False
+    layout: tuple[int, ...] = ()
     solved: tuple[str, ...] = ()
     words: bool = False
 
@@ -340,6 +341,9 @@ class _Nest:
             self._each(Vectorize, self._inner(c.vector))
         for index, _ in c.tile:
             self._each(Unroll, self._inner(index))
+        if c.layout:
+            axes = tuple(f"d{n}" for n in c.layout)
+            self.draft.attempt(Layout(self.group.main.tensor, axes))
         if c.stream and c.turned is None:
             self.draft.attempt(Stream(self.group.main.tensor))
 
