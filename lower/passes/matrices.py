@@ -10,8 +10,8 @@
 The sums stay in the unit over all serial loops around that do nothing but add to them. What it
 does is written as loops again, of kind matrix and of whole squares: over rows, columns, and where
 it multiplies words and the elements of a word. Factors that do not lie as it reads them are copied
-(`matrix_operand.py`). Where a machine has no such unit, rows are a serial loop, columns run in
-lanes, and the sum is cut into dot products if there are those.
+(`matrix_operand.py`). Where a machine has no such unit, or the size of a block is unknown, sums are
+tiles of vector registers (`matrix_lanes.py`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.tensor_expr.affine import Interval
-from ...algo.tensor_expr.build import add, const, floordiv, mul
-from ...algo.tensor_expr.expr import Index
-from ...sched.loop.dot import words
 from ...sched.loop.machine import Machine
-from ..ir import Alloc, Buffer, For, Function, Stmt, block, rebuild, walk, with_
-from ..ir import substitute as replaced
-from ..ranges import inside, span
+from ..ir import Alloc, Buffer, For, Function, Stmt, rebuild, walk, with_
+from ..ranges import inside
+from .matrix_lanes import InLanes
 from .matrix_operand import Padding
 from .matrix_product import MatrixProduct, matrix_product
 from .matrix_squares import Squares
@@ -50,35 +47,26 @@ class _Matrices:
     def stmt(self, stmt: Stmt, buffers: Buffers, known: Known) -> Stmt:
         if isinstance(stmt, For) and stmt.kind in ("serial", "matrix"):
             found = matrix_product(stmt, buffers)
-            if found is not None and self.machine.matrices:
-                made = Squares(found, buffers, known, self.padding).write()
-                if made is not None:
-                    return made
+            made = None if found is None else self.block(found, buffers, known)
+            if made is not None:
+                return made
             if stmt.kind == "matrix":
-                return self.plain(stmt, found)
+                return plain(stmt)
         if isinstance(stmt, Alloc):
             buffers = {**buffers, **{buffer.name: buffer for buffer in stmt.buffers}}
         within = inside(stmt, known)
         return rebuild(stmt, lambda item: self.stmt(item, buffers, within))
 
-    def plain(self, stmt: Stmt, found: MatrixProduct | None) -> Stmt:
-        """The same by loops of other kinds."""
-        if not isinstance(stmt, For):
-            return rebuild(stmt, lambda item: self.plain(item, None))
-        if found is None:
-            return with_(stmt, kind="serial", body=self.plain(stmt.body, None))
-        body = self.summed(found.depth, found.update, words(found.dtype))
-        lanes = with_(found.columns, kind="vector", body=body)
-        return with_(found.rows, kind="serial", body=lanes)
+    def block(self, found: MatrixProduct, buffers: Buffers, known: Known) -> Stmt:
+        """A block by the unit where that can, else in vector registers."""
+        made = None
+        if self.machine.matrices:
+            made = Squares(found, buffers, known, self.padding).write()
+        return made or InLanes(found, buffers, known, self.padding, self.machine).write()
 
-    def summed(self, loop: For, update: Stmt, length: int) -> Stmt:
-        """The sum, by dot products if there are those of that length."""
-        if length not in self.machine.dots:
-            return with_(loop, kind="serial", body=update)
-        count, var = span(loop), f"{loop.var}.word"
-        full = floordiv(count, const(length))
-        start = add(loop.lo, mul(Index(var), const(length)))
-        inner = replaced(update, {Index(loop.var): add(start, Index(loop.var))})
-        dot = For(loop.var, const(0), const(length), inner, "dot")
-        rest = with_(loop, lo=add(loop.lo, mul(full, const(length))), kind="serial", body=update)
-        return block(For(var, const(0), full, dot), rest)
+
+def plain(stmt: Stmt) -> Stmt:
+    """Matrix loops as serial ones."""
+    if isinstance(stmt, For) and stmt.kind == "matrix":
+        stmt = with_(stmt, kind="serial")
+    return rebuild(stmt, plain)
