@@ -1,6 +1,7 @@
-"""Dot loops: products of four unsigned by signed bytes, or of two by two bf16, are added to every
-lane at once.
+"""Dot loops: products of four bytes, or of two bf16, are added to every lane at once.
 
+For unsigned by signed bytes, and for bf16, there may be an instruction. Else bytes are made i16,
+those of even and those of odd places, of which x86 adds the products in pairs.
 The bytes, or bf16, of a lane are one word. Where they are neighbours in memory it is loaded as one;
 else it is put together from them.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import llvmlite.ir as ir
 
-from ..algo.dtypes import bf16, i8, i64, u8
+from ..algo.dtypes import DType, bf16, i8, i64, u8
 from ..algo.tensor_expr.affine import linear
 from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, indices_of
 from ..algo.tensor_expr.types import dtype_of
@@ -21,30 +22,30 @@ from . import emit_index, emit_memory
 from .emit_address import is_vector_offset, offset_of
 from .emit_expr import value
 from .frame import Frame
-from .values import F32, I32, I64, Value, constant, is_vector, like
+from .values import F32, I16, I32, I64, Value, constant, is_vector, like
 
 
 def dot(f: Frame, loop: For, lo: Value, hi: Value, serial: Callable[[], None]) -> None:
     """The loop by one instruction where it has all iterations of a word, else by `serial`.
 
-    A loop of another form than the instruction's (what it adds to is no run of i32 or f32, or its
-    factors are bytes of one sign) is an ordinary one.
+    A loop of another form than the instruction's, whose sums are no run of i32 or f32, is an
+    ordinary one.
     """
     found = _operands(f, loop)
     count = emit_index.difference(f, hi, lo)
     if found is None or count.constant not in (None, found[3]):
         serial()
         return
-    update, unsigned, signed, length = found
+    update, one, two, length = found
 
     def at_once() -> None:
         with f.fresh_memo():
             at = tuple(value(f, i) for i in update.index)
-            words = [
-                _in_lanes(f, _word(f, operand, loop.var, lo)) for operand in (unsigned, signed)
-            ]
+            words = [_in_lanes(f, _word(f, operand, loop.var, lo)) for operand in (one, two)]
             old = emit_memory.load(f, update.buffer, at)
-            new = _instruction(f, f.vector(old), *words)
+            kinds = _kinds(f, one, two)
+            made = _instruction if _has_instruction(f, kinds) else _in_pairs
+            new = made(f, f.vector(old), *words, *kinds)
             emit_memory.store(f, update.buffer, at, Value(old.dtype, new))
 
     if count.constant == length:
@@ -68,13 +69,22 @@ def _operands(f: Frame, loop: For) -> tuple[Update, Expr, Expr, int] | None:
         offset = offset_of(f, f.buffers[update.buffer], at)
     if found is None or offset.step != 1 or is_vector_offset(offset):
         return None
-    kinds = tuple(dtype_of(factor, types) for factor in found)
+    kinds = _kinds(f, *found)
     if kinds == (i8, u8):
-        found = found[::-1]
-    elif kinds not in ((u8, i8), (bf16, bf16)):
-        return None
-    lanes = f.target.halves if kinds[0] is bf16 else f.target.dots
-    return (update, *found, words(kinds[0])) if f.lanes in lanes else None
+        found, kinds = found[::-1], kinds[::-1]
+    pairs = bf16 not in kinds and f.lanes in f.target.pairs
+    return (update, *found, words(kinds[0])) if pairs or _has_instruction(f, kinds) else None
+
+
+def _kinds(f: Frame, one: Expr, two: Expr) -> tuple[DType, DType]:
+    types = {name: storage.buffer.dtype for name, storage in f.buffers.items()}
+    return dtype_of(one, types), dtype_of(two, types)
+
+
+def _has_instruction(f: Frame, kinds: tuple[DType, DType]) -> bool:
+    if kinds == (bf16, bf16):
+        return f.lanes in f.target.halves
+    return kinds == (u8, i8) and f.lanes in f.target.dots
 
 
 class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
@@ -90,7 +100,25 @@ class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
         return hash(_BFloat)
 
 
-def _instruction(f: Frame, total: ir.Value, one: ir.Value, two: ir.Value) -> ir.Value:
+def _in_pairs(f: Frame, total: ir.Value, one: ir.Value, two: ir.Value, *kinds: DType) -> ir.Value:
+    """The bytes as i16, the even ones and the odd ones, and the sums of their products."""
+    shorts = ir.VectorType(I16, 2 * f.lanes)
+    name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[f.lanes]
+    add_pairs = f.unit.intrinsic(f"llvm.x86.{name}", total.type, [shorts, shorts])
+    parts = []
+    for word, dtype in zip((one, two), kinds, strict=True):
+        both = f.ib.bitcast(word, shorts)
+        shift = f.ib.ashr if dtype is i8 else f.ib.lshr
+        eight = like(both, 8)
+        parts.append((shift(f.ib.shl(both, eight), eight), shift(both, eight)))
+    for a, b in zip(*parts, strict=True):
+        total = f.ib.add(total, f.ib.call(add_pairs, [a, b]))
+    return total
+
+
+def _instruction(
+    f: Frame, total: ir.Value, one: ir.Value, two: ir.Value, *kinds: DType
+) -> ir.Value:
     bits = 32 * f.lanes
     if total.type.element == F32:
         halves = ir.VectorType(_BFloat(), 2 * f.lanes)

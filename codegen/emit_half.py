@@ -7,9 +7,9 @@ import llvmlite.ir as ir
 from ..algo.dtypes import DType
 from .frame import Frame
 from .lanes import Lanes
-from .values import F32, HALF, constant, lanes_of, like, shaped
+from .values import F32, HALF, I16, constant, lanes_of, like, shaped
 
-I16, I32 = ir.IntType(16), ir.IntType(32)
+I32 = ir.IntType(32)
 
 
 def rounded(f: Frame, dtype: DType, value: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 
 from ..sched.loop.machine import Machine
 from . import matrix_unit, pool
-from .jit import dot_lanes, half_lanes, host_features
+from .jit import dot_lanes, half_lanes, host_features, pair_lanes, triple
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -33,6 +33,7 @@ def machine() -> Machine:
         l3=sizes.get(3, sizes.get(2, plain.l3)),
         threads=pool.threads(),
         dots=_dots(),
+        pairs=bool(pair_lanes(triple(), host_features())),
         matrices=matrix_unit.permitted(),
     )
 

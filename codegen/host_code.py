@@ -19,6 +19,7 @@ from .jit import (
     host_features,
     object_code,
     optimize,
+    pair_lanes,
     target_machine,
 )
 from .target import Target
@@ -42,6 +43,7 @@ def target_of(triple: str, features: Mapping[str, bool]) -> Target:
         avx512=all(features.get(f"avx512{part}", False) for part in ("f", "vl", "dq", "bw")),
         masks=_masks(features),
         dots=dot_lanes(features),
+        pairs=pair_lanes(triple, features),
         halves=half_lanes(features),
     )
 

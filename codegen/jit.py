@@ -33,6 +33,14 @@ def dot_lanes(features: Mapping[str, bool]) -> tuple[int, ...]:
     return (4, 8) if features.get("avxvnni") else ()
 
 
+def pair_lanes(name: str, features: Mapping[str, bool]) -> tuple[int, ...]:
+    """The lanes of i32 for which a machine of that triple adds two products of i16 (pmaddwd)."""
+    if not name.startswith("x86_64"):
+        return ()
+    wide = {8: features.get("avx2"), 16: features.get("avx512bw")}
+    return (4, *(lanes for lanes, there in wide.items() if there))
+
+
 def half_lanes(features: Mapping[str, bool]) -> tuple[int, ...]:
     """The lanes of f32 for which a machine with these extensions has the dot product of bf16."""
     return (4, 8, 16) if features.get("avx512bf16") and features.get("avx512vl") else ()

@@ -24,10 +24,11 @@ class Target:
     instructions here (where they are not, LLVM would call a library); `avx512` whether there are
     AVX-512's instructions, on registers of all three widths; `masks` gives the bytes of the least
     elements whose masked loads and stores are instructions, 0 if none are; `dots` on how many lanes
-    of i32 there is x86's dot product of four unsigned by four signed bytes, `halves` on how many of
-    f32 that of two by two bf16; `parallel` whether
-    parallel loops go to the thread pool, `prefetches` and `streams` whether cells can be brought
-    near, and stored past the caches, `extrema` whether llvm.maximum is few instructions.
+    of i32 there is x86's dot product of four unsigned by four signed bytes, `pairs` on how many the
+    sum of two products of i16, `halves` on how many of f32 the dot product of two by two bf16;
+    `parallel` whether parallel loops go to the thread pool, `prefetches` and `streams` whether
+    cells can be brought near, and stored past the caches, `extrema` whether llvm.maximum is few
+    instructions.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Target:
         avx512: bool = False,
         masks: int = 1,
         dots: tuple[int, ...] = (),
+        pairs: tuple[int, ...] = (),
         halves: tuple[int, ...] = (),
     ) -> None:
         self.triple = triple
@@ -49,6 +51,7 @@ class Target:
         self.avx512 = avx512
         self.masks = masks
         self.dots = dots
+        self.pairs = pairs
         self.halves = halves
         self.parallel = True
         self.prefetches = self.streams = self.extrema = True

@@ -59,7 +59,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(separate),
     Pass("unroll", unroll),
     Pass("accumulate", accumulate),
-    _plain(dots),
+    Pass("dots", dots),
     Pass("vectorize", vectorize),
     _plain(simplify),
     _plain(guards),

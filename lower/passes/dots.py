@@ -33,6 +33,7 @@ from ...algo.tensor_expr.expr import (
 )
 from ...algo.tensor_expr.types import dtype_of
 from ...sched.loop.dot import factors
+from ...sched.loop.machine import Machine
 from ...sched.loop.nest import PARALLEL
 from ..ir import (
     AXES,
@@ -61,9 +62,11 @@ Known = Mapping[str, Interval]
 Buffers = Mapping[str, Buffer]
 
 
-def dots(function: Function) -> Function:
-    """The function with such sums rewritten; expects unrolled loops."""
-    if not any(isinstance(item, For) and item.kind == "dot" for item in walk(function.body)):
+def dots(function: Function, machine: Machine) -> Function:
+    """The function with such sums rewritten for such a machine; expects unrolled loops."""
+    if 4 not in machine.dots or not any(
+        isinstance(item, For) and item.kind == "dot" for item in walk(function.body)
+    ):
         return function
     params = {param.name: param for param in function.params}
     body = _Dots().body(function.body, params, {})

@@ -111,8 +111,8 @@ class InLanes:
         """
         half, lanes = self.machine.registers // 2, self.machine.lanes(4)
         kinds = {dtype_of(factor, self.types) for factor in self.found.factors}
-        dots = self.word in self.machine.dots
-        vectors = 1 if dots and self.word == 4 and len(kinds) == 1 else COLUMNS
+        flipped = self.word == 4 and 4 in self.machine.dots and len(kinds) == 1
+        vectors = 1 if flipped else COLUMNS
         most = [bounds(span(loop), known)[1] for loop in (self.found.rows, self.found.columns)]
         sizes = [SIDE * SIDE if n is None else 1 << (max(n, 1) - 1).bit_length() for n in most]
         high = min(sizes[0], max(1, half // vectors), SIDE)
@@ -229,8 +229,8 @@ class InLanes:
 
     @property
     def has_dots(self) -> bool:
-        """Has the machine an instruction for words?"""
-        return self.word in self.machine.dots
+        """Does the machine multiply words?"""
+        return self.machine.adds(self.word)
 
     @property
     def within(self) -> Known:

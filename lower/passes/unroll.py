@@ -76,7 +76,7 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine)
 
 
 def _unrolled(loop: For, known: Known, registers: frozenset[str], machine: Machine) -> Stmt:
-    portable = loop.kind == "dot" and most_iterations(loop, known) not in machine.dots
+    portable = loop.kind == "dot" and not machine.adds(most_iterations(loop, known) or 0)
     if loop.kind == "unroll" or portable:
         return _copies(loop, known)
     register = _indexed(loop, registers) if loop.kind in ("serial", "dot") else None
