@@ -1,7 +1,8 @@
 """Dot loops: products of four bytes, or of two bf16, are added to every lane at once.
 
-For unsigned by signed bytes, and for bf16, there may be an instruction. Else bytes are made i16,
-those of even and those of odd places, of which x86 adds the products in pairs.
+For unsigned by signed bytes, and for bf16, there may be an instruction. Else a word's numbers are
+made wider, those of even and those of odd places: bytes i16, of which x86 adds the products in
+pairs, and bf16 f32.
 The bytes, or bf16, of a lane are one word. Where they are neighbours in memory it is loaded as one;
 else it is put together from them.
 """
@@ -18,7 +19,7 @@ from ..algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, indi
 from ..algo.tensor_expr.types import dtype_of
 from ..lower.ir import For, Update
 from ..sched.loop.dot import factors, words
-from . import emit_index, emit_memory
+from . import elementary, emit_index, emit_memory
 from .emit_address import is_vector_offset, offset_of
 from .emit_expr import value
 from .frame import Frame
@@ -28,27 +29,37 @@ from .values import F32, I16, I32, I64, Value, constant, is_vector, like
 def dot(f: Frame, loop: For, lo: Value, hi: Value, serial: Callable[[], None]) -> None:
     """The loop by one instruction where it has all iterations of a word, else by `serial`.
 
+    Of fewer iterations the rest of a word is left out, if it is there in the kernel's own buffers.
     A loop of another form than the instruction's, whose sums are no run of i32 or f32, is an
     ordinary one.
     """
     found = _operands(f, loop)
     count = emit_index.difference(f, hi, lo)
-    if found is None or count.constant not in (None, found[3]):
+    if found is None:
         serial()
         return
     update, one, two, length = found
+    kept = length if count.constant is None else count.constant
+    whole = all(_is_whole(f, factor, loop.var, lo) for factor in (one, two))
+    if not (kept == length or (whole and 0 < kept < length)):
+        serial()
+        return
 
     def at_once() -> None:
         with f.fresh_memo():
             at = tuple(value(f, i) for i in update.index)
             words = [_in_lanes(f, _word(f, operand, loop.var, lo)) for operand in (one, two)]
+            if kept < length:
+                words = [_first(f, word, kept, length) for word in words]
             old = emit_memory.load(f, update.buffer, at)
             kinds = _kinds(f, one, two)
-            made = _instruction if _has_instruction(f, kinds) else _in_pairs
-            new = made(f, f.vector(old), *words, *kinds)
+            if _has_instruction(f, kinds):
+                new = _instruction(f, f.vector(old), *words)
+            else:
+                new = _in_pairs(f, f.vector(old), *words, *kinds)
             emit_memory.store(f, update.buffer, at, Value(old.dtype, new))
 
-    if count.constant == length:
+    if count.constant is not None:
         at_once()
     else:
         full = f.ib.icmp_signed("==", f.scalar(count), I64(length))
@@ -72,7 +83,7 @@ def _operands(f: Frame, loop: For) -> tuple[Update, Expr, Expr, int] | None:
     kinds = _kinds(f, *found)
     if kinds == (i8, u8):
         found, kinds = found[::-1], kinds[::-1]
-    pairs = bf16 not in kinds and f.lanes in f.target.pairs
+    pairs = f.lanes in f.target.pairs
     return (update, *found, words(kinds[0])) if pairs or _has_instruction(f, kinds) else None
 
 
@@ -101,7 +112,14 @@ class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
 
 
 def _in_pairs(f: Frame, total: ir.Value, one: ir.Value, two: ir.Value, *kinds: DType) -> ir.Value:
-    """The bytes as i16, the even ones and the odd ones, and the sums of their products."""
+    """The numbers made wider, the even ones and the odd ones, and the sums of their products."""
+    if bf16 in kinds:
+        for a, b in zip(*(_as_floats(f, word) for word in (one, two)), strict=True):
+            if f.target.fma:
+                total = elementary.intrinsic(f, "fma", a, b, total)
+            else:
+                total = f.ib.fadd(total, f.ib.fmul(a, b))
+        return total
     shorts = ir.VectorType(I16, 2 * f.lanes)
     name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[f.lanes]
     add_pairs = f.unit.intrinsic(f"llvm.x86.{name}", total.type, [shorts, shorts])
@@ -116,9 +134,14 @@ def _in_pairs(f: Frame, total: ir.Value, one: ir.Value, two: ir.Value, *kinds: D
     return total
 
 
-def _instruction(
-    f: Frame, total: ir.Value, one: ir.Value, two: ir.Value, *kinds: DType
-) -> ir.Value:
+def _as_floats(f: Frame, word: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The two bf16 of a word as f32."""
+    both = f.ib.shl(word, like(word, 16)), f.ib.and_(word, like(word, _signed(0xFFFF0000)))
+    low, high = (f.ib.bitcast(part, ir.VectorType(F32, f.lanes)) for part in both)
+    return low, high
+
+
+def _instruction(f: Frame, total: ir.Value, one: ir.Value, two: ir.Value) -> ir.Value:
     bits = 32 * f.lanes
     if total.type.element == F32:
         halves = ir.VectorType(_BFloat(), 2 * f.lanes)
@@ -127,6 +150,34 @@ def _instruction(
     else:
         name, kinds = f"llvm.x86.avx512.vpdpbusd.{bits}", [total.type] * 3
     return f.ib.call(f.unit.intrinsic(name, total.type, kinds), [total, one, two])
+
+
+def _first(f: Frame, word: ir.Value, count: int, length: int) -> ir.Value:
+    """The first elements of a word, and zeros."""
+    return f.ib.and_(word, like(word, (1 << count * 32 // length) - 1))
+
+
+def _is_whole(f: Frame, expr: Expr, var: str, lo: Value) -> bool:
+    """Is memory of the kernel's own read by words, none of which reaches beyond an axis?"""
+    match expr:
+        case Const(_, dtype):
+            return dtype is not bf16
+        case Cast(_, arg) | Call("add", (arg, Const())):
+            return _is_byte(f, arg) and _is_whole(f, arg, var, lo)
+        case Access(buffer, indices) if _are_neighbours(f, buffer, indices, var):
+            layout = f.buffers[buffer].buffer
+            length = words(layout.dtype)
+            at, extent = next(
+                pair
+                for pair in zip(indices, layout.shape, strict=True)
+                if var in indices_of(pair[0])
+            )
+            form = linear(at)
+            assert form is not None
+            steps = [step for atom, step in form.terms.items() if atom is not Index(var)]
+            own = layout.scope != "param" and lo.constant == 0
+            return own and not any(n % length for n in (extent, form.const, *steps))
+    return False
 
 
 def _in_lanes(f: Frame, word: ir.Value) -> ir.Value:

@@ -76,11 +76,16 @@ def _stmt(stmt: Stmt, known: Known, registers: frozenset[str], machine: Machine)
 
 
 def _unrolled(loop: For, known: Known, registers: frozenset[str], machine: Machine) -> Stmt:
-    portable = loop.kind == "dot" and not machine.adds(most_iterations(loop, known) or 0)
+    portable = loop.kind == "dot" and not _is_in_word(most_iterations(loop, known), machine)
     if loop.kind == "unroll" or portable:
         return _copies(loop, known)
     register = _indexed(loop, registers) if loop.kind in ("serial", "dot") else None
     return loop if register is None else _copies(loop, known, register)
+
+
+def _is_in_word(count: int | None, machine: Machine) -> bool:
+    """Has the machine words of at least so many elements?"""
+    return count is not None and any(machine.adds(n) for n in (2, 4) if n >= count)
 
 
 def _indexed(loop: For, registers: frozenset[str]) -> str | None:

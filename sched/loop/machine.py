@@ -13,9 +13,9 @@ class Machine:
     and `l3` are bytes of data cache for a core (l3 shared); `threads` run at once. `grid` says
     that this is one thread of a GPU's grid. `dots` are the lengths of the dot products that an
     instruction adds to each lane: 4 of unsigned by signed bytes to i32 (x86's VNNI), 2 of bf16 to
-    f32; `pairs` says that there are sums of two products of i16, by which words of bytes are
-    multiplied where that is lacking (x86's pmaddwd). `matrices` says that there are products of
-    matrices of both (x86's AMX).
+    f32; `pairs` says that there are sums of two products of i16 (x86's pmaddwd), so that words are
+    multiplied as a whole, bytes as i16 and bf16 as f32, where those are lacking. `matrices` says
+    that there are products of matrices of both (x86's AMX).
     """
 
     vector_bytes: int = 32
@@ -31,7 +31,7 @@ class Machine:
 
     def adds(self, length: int) -> bool:
         """Are words of so many elements, 4 bytes or 2 of bf16, multiplied as a whole?"""
-        return length in self.dots or (length == 4 and self.pairs)
+        return length in self.dots or (length in (2, 4) and self.pairs)
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register."""

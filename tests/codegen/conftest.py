@@ -26,13 +26,16 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Native:
-    """Machine code of loop IR text; call it with one array a parameter, written in place."""
+    """Machine code of loop IR; call it with one array a parameter, written in place."""
 
-    def __init__(self, text: str, target: Target | None = None, machine: Any = None) -> None:
-        self.function: Function = parse_function(text)
+    def __init__(
+        self, loops: str | Function, target: Target | None = None, machine: Any = None
+    ) -> None:
+        self.function = parse_function(loops) if isinstance(loops, str) else loops
         verify(self.function, final=True)
         self.emitted = emit(self.function, target or host_code.host_target())
         self.text = str(self.emitted.module)
+        self.compiler = machine
         self.object = jit.object_code(self.text, machine)
         self.loaded = jit.Loaded(self.object)
         count = len(self.function.params) + 2
@@ -48,5 +51,5 @@ class Native:
 
 @pytest.fixture
 def native() -> Callable[..., Native]:
-    """Compiles loop IR text."""
+    """Compiles loop IR, as text too."""
     return Native

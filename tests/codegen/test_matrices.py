@@ -29,7 +29,8 @@ HALVES = dt.op("mh(A: bf16[M, K], B: bf16[K, N]) -> C:\n  C[i,j] = sum(f32(A[i,k
 UNIT = Machine(vector_bytes=64, registers=32, matrices=True)
 LACKING = [
     Machine(vector_bytes=64, registers=32, dots=(4,)),
-    Machine(vector_bytes=32, registers=16),
+    Machine(vector_bytes=32, registers=16, pairs=True),
+    Machine(vector_bytes=16, registers=32),
 ]
 
 
@@ -49,7 +50,9 @@ def blocks(op: Any = MATMUL, word: int = 4, rows: int = 32, columns: int = 32) -
 def lowered(made: Any, machine: Machine, *arrays: Any) -> Any:
     """The function of loop IR for a machine, each pass verified."""
     op = made.op
-    types = {p.name: from_numpy(a.dtype) for p, a in zip(op.params, arrays, strict=True)}
+    types = {
+        p.name: p.type.dtype or from_numpy(a.dtype) for p, a in zip(op.params, arrays, strict=True)
+    }
     sizes = bind_sizes(check(op), {p.name: a.shape for p, a in zip(op.params, arrays, strict=True)})
     return run(translate(made.nest(types, sizes), "mm"), machine, check=True)
 
