@@ -50,9 +50,11 @@ class Tensorize(Primitive):
     Both are fast where the factors of a word lie side by side, those of neighbouring columns after
     each other: stage the operand of the columns with layout=("j//16", "k//4", "j%16", "k%4"), for
     bf16 with 2 in place of 4; other operands are copied for each block. The other operand has k
-    innermost. Where a machine lacks the instruction, plain code does the same. Of bytes the result
-    is the same everywhere. Of bf16 it differs by the order of summation, and where numbers are
-    subnormal: x86's instructions take them, and sums that come to be, as 0.
+    innermost. Where a machine has no matrix unit, a block is computed in tiles of vector registers
+    by dot products of words; where it lacks those, words are multiplied by plainer instructions
+    (bytes as i16, which x86 adds in pairs, bf16 as f32). Of bytes the result is the same
+    everywhere. Of bf16 it differs by the order of summation, and where numbers are subnormal: x86's
+    instructions for bf16 take them, and sums that come to be, as 0.
     """
 
     called: ClassVar[str] = "tensorize"
