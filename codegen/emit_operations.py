@@ -57,7 +57,8 @@ def _extremum(symbol: str) -> Emit:
         if f.target.extrema:
             name = f"llvm.{'maximum' if symbol == '>' else 'minimum'}.{suffix(a.type)}"
             fn = f.unit.intrinsic(name, a.type, [a.type, a.type])
-            return ib.call(fn, [a, b], fastmath=("nsz",))
+            # x86 asks of the first whether it is NaN: of what is new, not of what is waited for.
+            return ib.call(fn, [b, a], fastmath=("nsz",))
         best = ib.select(ib.fcmp_ordered(symbol, a, b), a, b)
         return ib.select(ib.fcmp_unordered("uno", a, a), a, best)
 

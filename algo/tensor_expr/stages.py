@@ -326,9 +326,11 @@ class _Maker:
             value = self._stored(value, Scope(inner, scope.guards + tuple(conjuncts(where))))
         dtype = self.env[value.tensor]
         extreme = Reduce(EXTREMES[reduction.reducer], (index,), value, ranges, where, dtype)
-        attains = compare("eq", value, self._reduction(extreme, scope))
+        best = self._reduction(extreme, scope)
+        attains = compare("eq", value, best)
         if dtype.is_float:  # where a NaN is, the greatest value is NaN
-            attains = Call("or", (attains, compare("ne", value, value)))
+            first = compare("ne", value, value)
+            attains = Call("where", (compare("ne", best, best), first, attains))
         none = Const(REDUCERS["min"].identity(i64), i64)
         body = Call("where", (attains, Index(index), none))
         return Reduce("min", (index,), body, ranges, where, i64)

@@ -30,6 +30,7 @@ from .shorten import shorten
 from .simplify import simplify
 from .strip import strip
 from .unroll import unroll
+from .unswitch import unswitch
 from .vectorize import vectorize
 
 
@@ -60,6 +61,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("unroll", unroll),
     Pass("accumulate", accumulate),
     Pass("dots", dots),
+    _plain(unswitch),
     Pass("vectorize", vectorize),
     _plain(simplify),
     _plain(guards),

@@ -324,6 +324,45 @@ def test_what_is_not_shortened(body):
     check("shorten", body, body, "x: param f32[50], z: param f64[50], at: param i64[50]")
 
 
+def test_unswitch():
+    check(
+        "unswitch",
+        """
+        for i in 0 .. 9:
+            for o in 0 .. 2:
+                for k in 0 .. 8 vector:
+                    m[k] min= where(y[i] != y[i], x[8 * o + k], 2.0:f32)
+        """,
+        """
+        for i in 0 .. 9:
+            if y[i] != y[i]:
+                for o in 0 .. 2:
+                    for k in 0 .. 8 vector:
+                        m[k] min= x[8 * o + k]
+            else:
+                for o in 0 .. 2:
+                    for k in 0 .. 8 vector:
+                        m[k] min= 2.0:f32
+        """,
+        params="x: param f32[16], y: param f32[9], m: param f32[8]",
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for k in 0 .. 8 vector:\n    m[k] = where(x[k] < 2.0:f32, x[k], 2.0:f32)",  # varies
+        "for k in 0 .. 8 vector:\n    m[k] = where(m[0] < 2.0:f32, x[k], 2.0:f32)",  # written
+        "for k in 0 .. 8:\n    m[k] = where(y[0] < 2.0:f32, x[k], 2.0:f32)",  # no lanes
+        "for k in 0 .. n[0] vector:\n    m[k] = where(y[0] < 2.0:f32, x[k], 2.0:f32)",  # or never
+        "for k in 0 .. 8 vector:\n    m[k] = x[k]\n    x[k] = where(y[0] < 2.0:f32, m[k], 2.0:f32)",
+    ],
+)
+def test_choices_that_stay(body):
+    params = "x: param f32[16], y: param f32[9], m: param f32[8], n: param i64[1]"
+    check("unswitch", body, body, params)
+
+
 def test_accumulate():
     check(
         "accumulate",
