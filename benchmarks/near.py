@@ -137,5 +137,7 @@ def _at(case: Case, steps: Mapping[str | int, int]) -> _At:
         op, arrays = behind(case, op, arrays)
         checked = check(op)
         sizes = bind_sizes(checked, _shapes(op, arrays))
-    types = {p.name: from_numpy(a.dtype) for p, a in zip(op.params, arrays, strict=True)}
+    types = {
+        p.name: p.type.dtype or from_numpy(a.dtype) for p, a in zip(op.params, arrays, strict=True)
+    }
     return _At(op, arrays, sum(g.work for g in groups(kernel(checked, types, sizes))))

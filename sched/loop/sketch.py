@@ -26,6 +26,7 @@ from .reorder import Reorder
 from .rfactor import Rfactor
 from .schedule import Schedule
 from .sketch_across import write_across
+from .sketch_ahead import bring_near
 from .sketch_beside import write_beside
 from .sketch_contract import Contraction
 from .sketch_turn import Turned
@@ -344,6 +345,8 @@ class _Nest:
         if c.layout:
             axes = tuple(f"d{n}" for n in c.layout)
             self.draft.attempt(Layout(self.group.main.tensor, axes))
+        if c.vector in self.group.outs:
+            bring_near(self.draft, self.group, self.prefix, c.vector, self.machine)
         if c.stream and c.turned is None:
             self.draft.attempt(Stream(self.group.main.tensor))
 
