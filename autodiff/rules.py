@@ -11,9 +11,17 @@ from ..algo.errors import DTypeError, GradientError
 from ..algo.location import caller
 from ..algo.tensor_expr.annotation import annotation
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.expr import accesses, sizes_of
+from ..algo.tensor_expr.expr import (
+    Const,
+    Expr,
+    Index,
+    Range,
+    accesses,
+    indices_of,
+    sizes_of,
+)
 from ..algo.tensor_expr.located import located
-from ..algo.tensor_expr.op import Op, Param, Rule
+from ..algo.tensor_expr.op import Equation, Op, Param, Rule
 from ..algo.tensor_expr.parse import parse
 from ..algo.tensor_expr.settle import needs
 from ..algo.tensor_expr.trace import trace
@@ -96,6 +104,7 @@ def _with_shapes(op: Op, made: Op, called: Mapping[str, str]) -> Op:
     by_data = [eq.tensor for eq in made.equations if any(map(accesses, eq.lhs))]
     extents = {n: shapes[n] for n in (*formulas, *by_data) if n in shapes and n not in made.shapes}
     extents |= made.shapes
+    made = replace(made, equations=tuple(_ranged(eq, shapes) for eq in made.equations), _memo={})
     used = {*sizes_of([root for eq in made.equations for root in eq.roots])}
     used |= {*sizes_of([e for dims in extents.values() for e in dims])}
     for p in (p for p in op.params if p.name not in names and p.name in shapes):
@@ -104,6 +113,21 @@ def _with_shapes(op: Op, made: Op, called: Mapping[str, str]) -> Op:
         if used & {*(more.dims or ())} - said:  # it says a size, and is not read
             params.append(Param(p.name, more))
     return replace(made, params=tuple(params), shapes=extents, _memo={})
+
+
+def _ranged(eq: Equation, shapes: Mapping[str, tuple[Expr, ...]]) -> Equation:
+    """The equation, in which indices that stand alone on the left run over the whole tensor, where
+    nothing else says how far they go: `dx[i] = dy[]`."""
+    said = {name for root in eq.roots[len(eq.lhs) :] for name in indices_of(root)}
+    said |= {r.index for r in eq.ranges}
+    more = tuple(
+        Range(e.name, Const(0), extent)
+        for e, extent in zip(eq.lhs, shapes.get(eq.tensor, ()), strict=False)
+        if isinstance(e, Index) and e.name not in said
+    )
+    if not more:
+        return eq
+    return Equation(eq.tensor, eq.lhs, eq.rhs, (*eq.ranges, *more), eq.where, eq.reducer)
 
 
 def _check_names(op: Op, kind: str, made: Op, rule: Rule) -> None:

@@ -149,6 +149,16 @@ def test_results_that_are_saved_in_part_are_computed_again() -> None:
             np.testing.assert_allclose(have, want, rtol=1e-9, atol=1e-12)
 
 
+def test_an_index_that_stands_alone_runs_over_the_whole() -> None:
+    plus = dt.reducer(lambda a, b: a + b, 0.0, name="plus").defvjp("dx[i] = dy[]")
+    dt.check_grads(plain(plus), (RNG.standard_normal((3, 4)), RNG.standard_normal(4)), order=2)
+    total = dt.op("s = sum(x[i])").defvjp("dx[i] = 3 * ds[]")
+    assert total.gradient("x").text.splitlines() == [
+        "s_dx(x: [I], ds: []) -> dx:",
+        "    dx[i] = 3 * ds[] where i in 0:I",
+    ]
+
+
 def test_other_narrow_floats_and_sizes() -> None:
     op = plain(logsumexp().defvjp(RULE))
     x, w = RNG.standard_normal((3, 4)).astype(np.float16), np.ones(4, np.float16)
