@@ -76,6 +76,7 @@ from .algo.tensor_expr.functions import (
     maximum,
     min,
     minimum,
+    ones_like,
     prod,
     rsqrt,
     sigmoid,
@@ -86,6 +87,7 @@ from .algo.tensor_expr.functions import (
     sum,
     tanh,
     where,
+    zeros_like,
 )
 from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.scalar_terms import scalar
@@ -160,6 +162,7 @@ __all__ = [
     "maximum",
     "min",
     "minimum",
+    "ones_like",
     "op",
     "prod",
     "program",
@@ -186,6 +189,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "where",
+    "zeros_like",
 ]  # fmt: skip
 
 

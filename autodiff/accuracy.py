@@ -234,5 +234,5 @@ def _table(sp: Any) -> dict[str, Callable[..., Any]]:
         "expm1": lambda x: exp(x) - 1, "log": log, "log2": lambda x: log(x) / log(two),
         "log1p": lambda x: log(1 + x), "tanh": tanh, "sigmoid": sigmoid, "softplus": softplus,
         "erf": erf, "sin": sp.sin, "cos": sp.cos, "floor": floor, "ceil": lambda x: sp.ceiling(x),
-        "stop_gradient": lambda x: x,
+        "stop_gradient": lambda x: x, "ones_like": lambda x: 1, "zeros_like": lambda x: 0,
     }  # fmt: skip

@@ -1,15 +1,15 @@
-"""What the real numbers say of cotangents: which are zero whatever they are, and simpler forms.
+"""What the real numbers say of cotangents: which are zero whatever they are.
 
 The maximum that a softmax subtracts, the mean that a variance subtracts: the result does not depend
-on them, so their cotangents are sums that vanish, and all that is behind them with them. And
-`dx = dy*e/s - e*sum(dy*e/s)/s` reads, with y = e/s, as `dx = y*(dy - sum(y*dy))`.
+on them, so their cotangents are sums that vanish, and all that is behind them with them. There a
+choice is a product: `where(c, a, b)` is a where c is 1 and b where it is 0, and c*c is c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from fractions import Fraction
 
 from ..algo.steps import Steps, finish
 from ..algo.tensor_expr.affine import normalize
@@ -20,8 +20,6 @@ from ..algo.tensor_expr.expr import (
     Expr,
     Index,
     Range,
-    accesses,
-    indices_of,
     substitute,
     walk,
 )
@@ -30,18 +28,26 @@ from .cotangent import Cotangent
 from .gather import Term, own
 from .polynomial import Beyond, Polynomial
 from .statements import Normal
-from .written import Writer
 
 Meaning = tuple[tuple[Expr, ...], Sequence[tuple[tuple[Range, ...], Expr]]]
 """What a tensor is: its element T[lhs] as the sum of terms, each a sum over ranges."""
 MeaningOf = Callable[[str], Meaning | None]
+MOST = 1024
+"""Numerators and denominators of numbers up to this, the latter powers of two, are exact in every
+float."""
 
 
 class Algebra:
-    """Expressions as polynomials, in which elements of tensors with a meaning are that."""
+    """Expressions as polynomials, in which elements of tensors with a meaning are that, what is
+    `whole` an atom, and `choices` products."""
 
-    def __init__(self, meaning: MeaningOf, whole: Callable[[Expr], bool] = lambda e: False) -> None:
-        self.meaning, self.whole = meaning, whole
+    def __init__(
+        self,
+        meaning: MeaningOf,
+        whole: Callable[[Expr], bool] = lambda e: False,
+        choices: bool = False,
+    ) -> None:
+        self.meaning, self.whole, self.choices = meaning, whole, choices
         self.names: dict[Expr, str] = {}  # of the indices of sums, by how far they run
         self.known: dict[Expr, Polynomial] = {}
         self.open: set[str] = set()
@@ -78,21 +84,24 @@ class Algebra:
         if self.whole(expr):
             return ring.atom(normalize(expr))
         match expr:
-            case Const(value, None) if type(value) is int:
-                return ring.constant(value)
+            case Const(value, None) if (number := _exact(value)) is not None:
+                return ring.constant(number)
             case Call("neg", (a,)):
-                return ring.times(ring.constant(-1), (yield self._of(a)))
+                return ring.minus((yield self._of(a)))
             case Call("add", (a, b)):
                 return ring.plus((yield self._of(a)), (yield self._of(b)))
             case Call("sub", (a, b)):
                 one = yield self._of(a)
-                return ring.plus(one, ring.times(ring.constant(-1), (yield self._of(b))))
+                return ring.plus(one, ring.minus((yield self._of(b))))
             case Call("mul", (a, b)):
                 return ring.times((yield self._of(a)), (yield self._of(b)))
             case Call("div", (a, b)):
                 return ring.times((yield self._of(a)), (yield self._inverse(b)))
             case Call("pow", (a, Const(int(n), None))) if 0 < n <= 4:
                 return ring.power((yield self._of(a)), n)
+            case Call("where", (c, a, b)) if self.choices:
+                yes, no = (yield self._of(a)), (yield self._of(b))
+                return ring.plus(no, ring.times(_chosen(c), ring.plus(yes, ring.minus(no))))
             case Access():
                 return (yield self._element(expr))
         return ring.atom(normalize(expr))
@@ -118,6 +127,35 @@ class Algebra:
             self.open.remove(access.tensor)
 
 
+def _exact(value: object) -> Fraction | None:
+    """A number that every type of floats has."""
+    if type(value) is int:
+        return Fraction(value)
+    if type(value) is not float or not abs(value) <= MOST:
+        return None
+    found = Fraction(value)
+    return found if abs(found.numerator) <= MOST and found.denominator <= MOST else None
+
+
+def _chosen(condition: Expr) -> Polynomial:
+    """1 where a condition holds, else 0."""
+    match condition:
+        case Const(value, _):
+            return ring.constant(1 if value else 0)
+        case Call("not", (other,)):
+            return ring.plus(ring.constant(1), ring.minus(_chosen(other)))
+        case Call("and", (a, b)):
+            return ring.times(_chosen(a), _chosen(b))
+    return ring.atom(Call("where", (normalize(condition), *ring.CHOICE)))
+
+
+def _under(conditions: Iterable[Expr], value: Expr) -> Expr:
+    """A value where all conditions hold, else 0."""
+    for condition in conditions:
+        value = Call("where", (condition, value, Const(0)))
+    return value
+
+
 def _at(
     ranges: tuple[Range, ...], value: Expr, at: Mapping[Expr, Expr]
 ) -> tuple[tuple[Range, ...], Expr]:
@@ -137,19 +175,19 @@ def forward_meaning(normal: Normal, tensor: str) -> Meaning | None:
         return None
     (s,) = statements
     names = [e.name for e in s.lhs if isinstance(e, Index)]
-    plain = len(set(names)) == len(s.lhs) and s.reducer in (None, "sum") and not s.where
+    plain = len(set(names)) == len(s.lhs) and s.reducer in (None, "sum")
     if not plain or any(isinstance(a, Access) and a.tensor == tensor for a in walk(s.body)):
         return None
     bound = tuple(r for r in s.ranges if r.index not in names)
-    return s.lhs, [(bound, s.body)]
+    return s.lhs, [(bound, _under(s.where, s.body))]
 
 
 def meaning_of(c: Cotangent) -> Meaning | None:
-    """The meaning of a cotangent to which nothing is added under conditions or by data."""
-    if c.scatters or any(term.where for term in c.terms):
+    """The meaning of a cotangent to which nothing is added by data."""
+    if c.scatters:
         return None
     given: list[tuple[tuple[Range, ...], Expr]] = [] if c.seed is None else [((), c.seed)]
-    return c.lhs, given + [(term.bound, term.value) for term in c.terms]
+    return c.lhs, given + [(t.bound, _under(t.where, t.value)) for t in c.terms]
 
 
 def without_zeros(c: Cotangent, normal: Normal, cotangents: Mapping[str, Cotangent]) -> None:
@@ -162,132 +200,16 @@ def without_zeros(c: Cotangent, normal: Normal, cotangents: Mapping[str, Cotange
     def both(tensor: str) -> Meaning | None:
         return meaning_of(by_name[tensor]) if tensor in by_name else forward(tensor)
 
-    ways = (Algebra(forward), Algebra(both))  # the short one first: the other may be beyond us
+    # The short way first: the other may be beyond us.
+    ways = (Algebra(forward, choices=True), Algebra(both, choices=True))
 
     def vanish(terms: Sequence[Term]) -> bool:
         for algebra in ways:
             with suppress(Beyond):
-                if not algebra.total([(term.bound, term.value) for term in terms]):
+                if not algebra.total([(t.bound, _under(t.where, t.value)) for t in terms]):
                     return True
         return False
 
-    if c.terms and not any(term.where for term in c.terms) and vanish(c.terms):
+    if c.terms and vanish(c.terms):
         c.terms = []
-    c.terms = [t for t in c.terms if not t.bound or t.where or not vanish([t])]
-
-
-def simpler(
-    cotangents: Sequence[Cotangent], normal: Normal, floats: Collection[str]
-) -> dict[str, Cotangent]:
-    """Other forms of cotangents, by name: what can stand before a sum does, and those that one
-    other reads, outside of sums, are written where they are read."""
-    made = {c.name: c for c in cotangents}
-    outside: dict[str, int] = {}
-    inside: dict[str, int] = {}
-    for c in cotangents:
-        values = [(term.bound, term.value) for term in c.terms]
-        values += [(s.ranges, s.value) for s in c.scatters.values()]
-        for bound, value in values:
-            counts = inside if bound else outside
-            for a in walk(value):
-                if isinstance(a, Access) and a.tensor in made:
-                    counts[a.tensor] = counts.get(a.tensor, 0) + 1
-
-    def meaning(tensor: str) -> Meaning | None:
-        if outside.get(tensor) != 1 or tensor in inside or made[tensor].seed is not None:
-            return None
-        return meaning_of(made[tensor])
-
-    def whole(expr: Expr) -> bool:
-        if not isinstance(expr, Call) or expr.op not in ("add", "sub"):
-            return False
-        tensors = {a.tensor for a in walk(expr) if isinstance(a, Access)}
-        return bool(tensors) and tensors <= normal.shapes.keys() - made.keys()
-
-    algebra = Algebra(meaning, whole)
-    known = [pair for t in normal.shapes for pair in _definitions(t, normal, algebra)]
-    out: dict[str, Cotangent] = {}
-    for c in cotangents:
-        mine = meaning_of(c)
-        if mine is None or not c.terms or c.seed is not None:
-            continue
-        try:
-            found = algebra.total(mine[1])
-        except Beyond:
-            continue
-        best = min(_forms(found, known, Writer(algebra.names, floats)), key=_weight, default=None)
-        if best is None or _weight(best) >= _written_out(mine[1], meaning):
-            continue
-        hints = next((t.hints for t in c.terms if any(t.hints)), c.terms[0].hints)
-        out[c.name] = replace(c, terms=[Term((), (), best, hints)])
-    return out
-
-
-def _definitions(tensor: str, normal: Normal, algebra: Algebra) -> list[tuple[Expr, Polynomial]]:
-    """Of a tensor y = e/s: (e[i,j], y[i,j]*s[i]), to write y where e is; for each such factor."""
-    meaning = forward_meaning(normal, tensor)
-    if meaning is None or meaning[1][0][0]:
-        return []
-    lhs, ((_, body),) = meaning
-    try:
-        found = algebra.of(body)
-    except Beyond:
-        return []
-    if len(found) != 1:
-        return []
-    ((monomial, factor),) = found.items()
-    if len(monomial) < 2 or factor != 1:
-        return []
-    elements = [item for item, n in monomial if isinstance(item, (Access, Call)) and n == 1]
-    return [
-        (item, ring.times(whole, ring.power({monomial - {(item, 1)}: factor}, -1)))
-        for whole in [ring.atom(Access(tensor, lhs))]
-        for item in sorted(elements, key=repr)  # a set has no order that is the same tomorrow
-        if _everywhere(item, lhs, normal.shapes[tensor], normal)
-    ]
-
-
-def _everywhere(item: Expr, lhs: Sequence[Expr], shape: Sequence[Expr], normal: Normal) -> bool:
-    """Wherever there is an `item`, is there an element T[lhs] of that shape?"""
-    read = {
-        (index, normal.shapes[a.tensor][dim])
-        for a in accesses(item)
-        if a.tensor in normal.shapes
-        for dim, index in enumerate(a.indices)
-    }
-    own = set(ring.free(item)) == {i for e in lhs for i in indices_of(e)}
-    return own and all(pair in read for pair in zip(lhs, shape, strict=True))
-
-
-def _forms(
-    found: Polynomial, known: Sequence[tuple[Expr, Polynomial]], write: Writer
-) -> Iterator[Expr]:
-    """Ways to write a polynomial: as it is, and in terms of a known tensor."""
-    with suppress(Beyond):
-        yield write(found)
-    allowed = ring.divisors(found)
-    for old, new in known:
-        with suppress(Beyond):
-            other = ring.replaced(found, old, new)
-            if other is None:
-                continue
-            # What is divided by now and was not before may be 0.
-            if all(n <= allowed.get(item, 0) for item, n in ring.divisors(other).items()):
-                yield write(other)
-
-
-def _written_out(parts: Iterable[tuple[tuple[Range, ...], Expr]], meaning: MeaningOf) -> int:
-    """The weight of a sum as it is, with what is written where it is read."""
-    total, waiting = -1, list(parts)
-    while waiting:
-        ranges, value = waiting.pop()
-        total += _weight(value) + 2 * len(ranges) + 1
-        for a in walk(value):
-            inner = meaning(a.tensor) if isinstance(a, Access) else None
-            waiting += inner[1] if inner is not None else ()
-    return total
-
-
-def _weight(expr: Expr) -> int:
-    """About how much there is to read."""
-    return sum(1 for _ in walk(expr))
+    c.terms = [t for t in c.terms if not t.bound or not vanish([t])]

@@ -13,6 +13,7 @@ from ..algo.tensor_expr.components import cycles_of
 from ..algo.tensor_expr.expr import (
     Access,
     Expr,
+    Index,
     Reduce,
     accesses,
     sizes_of,
@@ -23,12 +24,13 @@ from ..algo.tensor_expr.expr import (
 from ..algo.tensor_expr.op import Checked, Equation, Op, Param, Rule
 from ..algo.tensor_expr.simplify import Simplifier
 from ..algo.tensor_expr.types import infer
-from .algebra import simpler
 from .blocks import Applied
 from .cotangent import Cotangent
 from .elide import elide
+from .forms import simpler
 from .gather import own
-from .naming import named, rename_indices
+from .naming import named, numbered_indices, rename_indices
+from .signs import plain_zeros, signed
 from .statements import Normal, is_recurrence, reads
 from .tidy import (
     closure,
@@ -37,7 +39,6 @@ from .tidy import (
     needed,
     rereading,
     reusing,
-    signed,
     single,
     without_copies,
     without_duplicates,
@@ -86,7 +87,8 @@ def assemble(derived: Derived) -> Op:
     for c in made:
         c.recurs = c.name in recurrent
     plain = _assembled(derived)
-    other = simpler(derived.every, derived.normal, derived.floats)
+    returns = [c.name for c in derived.results]
+    other = simpler(derived.every, derived.normal, derived.floats, returns, derived.saved)
     return elide(min((plain, _assembled(derived.using(other))), key=_length) if other else plain)
 
 
@@ -107,7 +109,7 @@ def _assembled(derived: Derived) -> Op:
     for c in derived.found:
         sources += [] if c.is_given else [c]
         sources += [applied[c.tensor]] if c.tensor in applied else []
-    floats = {c.name for c in every} | set(seeds.values())
+    floats = {c.name for c in (*derived.found, *every)} | set(seeds.values())
     simplify = Simplifier(floats)
     backward = [
         rereading(mapped(eq, simplify), given)
@@ -129,10 +131,13 @@ def _assembled(derived: Derived) -> Op:
             shapes.setdefault(eq.tensor, extents[eq.tensor])
     params = _params(op, normal, seeds, equations, shapes, saved)
     taken = {p.name for p in params} | {eq.tensor for eq in equations} | set(checked.sizes)
-    hints = {c.name: _hints(c) for c in every}
-    equations = [named(eq, hints.get(eq.tensor, ()), taken) for eq in equations]
+    hints = {c.name: _hints(c, normal) for c in every}
+    numbered = numbered_indices(op.equations, checked.equations)
+    equations = [named(eq, hints.get(eq.tensor, ()), taken, numbered) for eq in equations]
     several = {eq.tensor for eq in equations}
-    equations = [mapped(eq, signed) for eq in without_duplicates(equations, {*returns, *kept})]
+    floats |= set(derived.floats)
+    equations = [mapped(eq, lambda e: signed(plain_zeros(e, floats))) for eq in equations]
+    equations = without_duplicates(equations, returns, kept)
     gone = several - {eq.tensor for eq in equations}
     shapes = {name: extents for name, extents in shapes.items() if name not in gone}
     name = "_".join((op.name, *returns))
@@ -331,10 +336,14 @@ def _shapes(
     return {**outer, **formulas, **inner}
 
 
-def _hints(cotangent: Cotangent) -> list[list[str]]:
-    """Names with which the tensor is read, for each dimension."""
+def _hints(cotangent: Cotangent, normal: Normal) -> list[list[str]]:
+    """Names with which the tensor is read, for each dimension: first by what contributes."""
     by_dim: list[list[str]] = [[] for _ in cotangent.shape]
     for term in cotangent.terms:
         for dim, hint in enumerate(term.hints):
             by_dim[dim] += [hint] if hint else []
+    for access in (a for s in normal.statements for a in accesses(s.body)):
+        if access.tensor == cotangent.tensor and not cotangent.terms:
+            for dim, e in enumerate(access.indices):
+                by_dim[dim] += [e.name] if isinstance(e, Index) else []
     return by_dim

@@ -40,14 +40,13 @@ MOST_REGIONS = 4  # into which one cotangent is split
 
 
 def one(like: Expr, dtype: DType | None) -> Expr:
-    """1 in the element type of `like`: a constant if that is known, else what is 1 for every
-    number, NaN and infinity too."""
-    return Call("pow", (like, Const(0))) if dtype is None else Const(1, dtype)
+    """1 in the element type of `like`."""
+    return Call("ones_like", (like,)) if dtype is None else Const(1, dtype)
 
 
 def zero(like: Expr, dtype: DType | None) -> Expr:
     """0 in the element type of `like`."""
-    return Call("mul", (NOTHING, one(like, None))) if dtype is None else Const(0, dtype)
+    return Call("zeros_like", (like,)) if dtype is None else Const(0, dtype)
 
 
 @dataclass(slots=True)
@@ -75,6 +74,10 @@ class Cotangent:
         """The element: one placeholder index a dimension."""
         return tuple(place(dim) for dim in range(len(self.shape)))
 
+    def values(self) -> list[Expr]:
+        """What is added to its elements."""
+        return [*(term.value for term in self.terms), *(s.value for s in self.scatters.values())]
+
     @property
     def is_given(self) -> bool:
         """Does it consist of the caller's cotangent alone?"""
@@ -91,7 +94,11 @@ class Cotangent:
         addends = [Access(name, self.lhs) for name in self.parts()]
         terms = joined(self.terms, self.shape)
         full = tuple((Const(0), extent) for extent in self.shape)
-        pieces = self._split(terms, full) if self.recurs else [(full, None, terms)]
+        pieces: list[Piece] = [(full, None, terms)]
+        if self.recurs or (self.seed is None and not addends and len(terms) > 1):
+            split = self._split(terms, full)
+            alone = all(len(inside) == 1 for _, _, inside in split)
+            pieces = split if self.recurs or alone else pieces
         for region, where, inside in pieces:
             parts = [*([self.seed] if self.seed else []), *map(_guarded, inside), *addends]
             # Of several regions the others say the type.
@@ -188,13 +195,15 @@ def _is_less(a: Expr, b: Expr) -> bool:
 
 
 def joined(terms: Sequence[Term], shape: Sequence[Expr]) -> list[Term]:
-    """Terms whose regions touch and whose values agree, as one."""
+    """Terms that hold on the same instances as one, and those whose regions touch and whose values
+    agree."""
     out: list[Term] = []
     waiting = list(reversed(terms))
     while waiting:
         term = waiting.pop()
         for n, other in enumerate(out):
-            union = _union(other, term, shape) or _union(term, other, shape)
+            term = _bound_alike(term, other)
+            union = _both(other, term) or _union(other, term, shape) or _union(term, other, shape)
             if union is not None:
                 del out[n]
                 waiting.append(union)
@@ -204,10 +213,30 @@ def joined(terms: Sequence[Term], shape: Sequence[Expr]) -> list[Term]:
     return out
 
 
+def _bound_alike(a: Term, b: Term) -> Term:
+    """`a` with the bound indices of `b` if they have the same ranges."""
+    if not a.bound or [(r.lo, r.hi) for r in a.bound] != [(r.lo, r.hi) for r in b.bound]:
+        return a
+    names: dict[Expr, Expr] = {
+        Index(mine.index): Index(other.index) for mine, other in zip(a.bound, b.bound, strict=True)
+    }
+    where = tuple(substitute(c, names) for c in a.where)
+    return replace(a, bound=b.bound, where=where, value=substitute(a.value, names))
+
+
+def _both(a: Term, b: Term) -> Term | None:
+    """`a` and `b` as one term if they hold under the same conditions; what is summed under none
+    stays two sums, each a contraction of its own."""
+    if a.bound != b.bound or not a.where or {*a.where} != {*b.where}:
+        return None
+    hints = tuple(x or y for x, y in zip(a.hints, b.hints, strict=True))
+    return Term(a.bound, a.where, add(a.value, b.value), hints)
+
+
 def _union(a: Term, b: Term, shape: Sequence[Expr]) -> Term | None:
     """`a` and `b` as one term if `b` goes on where `a` ends."""
     one, two = region(a, shape), region(b, shape)
-    if one is None or two is None or a.bound or b.bound:
+    if one is None or two is None or a.bound != b.bound:
         return None
     apart = [dim for dim, (x, y) in enumerate(zip(one, two, strict=True)) if x != y]
     if len(apart) != 1 or one[apart[0]][1] is not two[apart[0]][0]:
@@ -218,7 +247,7 @@ def _union(a: Term, b: Term, shape: Sequence[Expr]) -> Term | None:
         return None
     whole = (*one[:dim], (one[dim][0], two[dim][1]), *one[dim + 1 :])
     hints = tuple(x or y for x, y in zip(b.hints, a.hints, strict=True))
-    return Term((), conditions(whole, shape), value, hints)
+    return Term(a.bound, conditions(whole, shape), value, hints)
 
 
 def _common(

@@ -83,6 +83,10 @@ def _one(item: Expr, parts: list[Degrees], known: dict[str, Degrees]) -> Degrees
             return _product(*parts)
         case Call("div", _) if parts[1] == CONSTANT or parts[0] == NONE:
             return parts[0]
+        case Call("zeros_like", _):
+            return NONE
+        case Call("ones_like", _):
+            return CONSTANT
         case Call("where", _):
             return _sum(*parts[1:]) if parts[0] in (NONE, CONSTANT) else None
         case Call("pow", (_, Const(int() as n, _))) if n >= 1:

@@ -52,6 +52,12 @@ def _call(op: str) -> Callable[[Expr], Expr]:
 _exp, _log, _sin, _cos, _sign, _floor, _sigmoid = map(
     _call, ("exp", "log", "sin", "cos", "sign", "floor", "sigmoid")
 )
+
+
+def _square(a: Expr) -> Expr:
+    return Call("pow", (a, TWO))
+
+
 ONE, TWO, THREE = Const(1), Const(2), Const(3)
 LN_2, INFINITY = Const(math.log(2)), Const(math.inf)
 TWO_OVER_SQRT_PI = Const(2 / math.sqrt(math.pi))
@@ -128,11 +134,11 @@ DERIVATIVES: dict[str, Pullback] = {
     "log": lambda c, a, y: (_div(c, a),),
     "log2": lambda c, a, y: (_div(c, mul(LN_2, a)),),
     "log1p": lambda c, a, y: (_div(c, add(ONE, a)),),
-    "cbrt": lambda c, a, y: (_div(c, mul(THREE, mul(y, y))),),
-    "tanh": lambda c, a, y: (mul(c, sub(ONE, mul(y, y))),),
+    "cbrt": lambda c, a, y: (_div(c, mul(THREE, _square(y))),),
+    "tanh": lambda c, a, y: (mul(c, sub(ONE, _square(y))),),
     "sigmoid": lambda c, a, y: (mul(c, mul(y, sub(ONE, y))),),
     "softplus": lambda c, a, y: (mul(c, _sigmoid(a)),),
-    "erf": lambda c, a, y: (mul(c, mul(TWO_OVER_SQRT_PI, _exp(_neg(mul(a, a))))),),
+    "erf": lambda c, a, y: (mul(c, mul(TWO_OVER_SQRT_PI, _exp(_neg(_square(a))))),),
     "sin": lambda c, a, y: (mul(c, _cos(a)),),
     "cos": lambda c, a, y: (_neg(mul(c, _sin(a))),),
     # Piecewise constant: the derivative is zero wherever there is one.
@@ -141,6 +147,8 @@ DERIVATIVES: dict[str, Pullback] = {
     "floor": lambda c, a, y: (None,),
     "ceil": lambda c, a, y: (None,),
     "stop_gradient": lambda c, a, y: (None,),
+    "ones_like": lambda c, a, y: (None,),
+    "zeros_like": lambda c, a, y: (None,),
     # Truth values.
     "or": lambda c, a, b, y: (None, None),
     "and": lambda c, a, b, y: (None, None),

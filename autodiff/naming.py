@@ -9,28 +9,40 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from string import ascii_lowercase
+from types import MappingProxyType
 
 from ..algo.tensor_expr.affine import normalize
-from ..algo.tensor_expr.expr import Expr, Index, Range, Reduce, children, transform
+from ..algo.tensor_expr.expr import Expr, Index, Range, Reduce, children, transform, walk
 from ..algo.tensor_expr.op import Equation
 
 LETTERS = "yxzuvpqrstwijklmnabcdefgho"
 
 
-def named(eq: Equation, hints: Sequence[Sequence[str]], taken: Collection[str]) -> Equation:
+def named(
+    eq: Equation,
+    hints: Sequence[Sequence[str]],
+    taken: Collection[str],
+    numbered: Mapping[str, str] = MappingProxyType({}),
+) -> Equation:
     """The equation with all indices renamed for people: `hints` are names to try for each
-    placeholder, best first; `taken` are names that no index may have."""
+    placeholder, best first; `taken` are names that no index may have; `numbered` says what names
+    stand for which a number only keeps apart from those of other equations."""
     free, conflicts = _scopes(eq.roots)
+
+    def wishes(*names: str) -> Iterator[str]:
+        yield from (numbered[name] for name in names if name in numbered)
+        yield from names
+
     bases = [_base(name) for name in (*free, *conflicts)]
     names: dict[str, str] = {}
     for name in free:
         tries = hints[int(name[1:])] if name[0] == "%" and int(name[1:]) < len(hints) else ()
-        wanted = chain(tries, (_base(name),), _letters(LETTERS, bases))
+        wanted = chain(wishes(*tries, _base(name)), _letters(LETTERS, bases))
         names[name] = _first(wanted, {*taken, *names.values()})
     for name, others in conflicts.items():
         busy = {names[other] for other in (*free, *others) if other in names}
         after = ascii_lowercase[ascii_lowercase.find(_base(name)) + 1 :] + ascii_lowercase
-        wanted = chain((_base(name),), _letters(after, bases))
+        wanted = chain(wishes(_base(name)), _letters(after, bases))
         names[name] = _first(wanted, {*taken, *busy})
     ranges = tuple(r for r in (rename_indices(r, names) for r in eq.ranges) if isinstance(r, Range))
     return Equation(
@@ -41,6 +53,15 @@ def named(eq: Equation, hints: Sequence[Sequence[str]], taken: Collection[str]) 
         None if eq.where is None else rename_indices(eq.where, names),
         eq.reducer,
     )
+
+
+def numbered_indices(written: Iterable[Equation], checked: Iterable[Equation]) -> dict[str, str]:
+    """Of indices that are numbered to be unique, as i_1 is, the names as they are written."""
+    mine, unique = (
+        {e.name for eq in each for root in eq.roots for e in walk(root) if isinstance(e, Index)}
+        for each in (written, checked)
+    )
+    return {n: base for n in unique - mine if (base := n.rpartition("_")[0]) in mine}
 
 
 def rename_indices(expr: Expr, names: Mapping[str, str]) -> Expr:

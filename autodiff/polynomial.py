@@ -18,9 +18,16 @@ from fractions import Fraction
 
 from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, indices_of, substitute
+from .length import nodes
 
 LIMIT = 48
 """Monomials of a polynomial, and factors of one: with more it is no simpler form of anything."""
+
+
+CHOICE = (Const(True), Const(False))
+"""What a choice is between, as an atom: 1 where its condition holds, else 0."""
+ROOTS = {"sqrt": 1, "rsqrt": -1}
+"""Square roots, and the power of the root that each is."""
 
 
 class Beyond(Exception):
@@ -69,6 +76,11 @@ def plus(a: Polynomial, b: Polynomial) -> Polynomial:
     return out
 
 
+def minus(a: Polynomial) -> Polynomial:
+    """The negative of a polynomial."""
+    return {monomial: -factor for monomial, factor in a.items()}
+
+
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
     """The product of two polynomials."""
     if len(a) * len(b) > LIMIT:
@@ -85,10 +97,33 @@ def _joined(a: Monomial, b: Monomial) -> Monomial:
     for item, power in b:
         total = powers.pop(item, 0) + power
         if total:
-            powers[item] = total
+            powers[item] = 1 if is_choice(item) else total
+    for item in [item for item in powers if isinstance(item, Call) and item.op in ROOTS]:
+        _reduce_root(powers, item)
     if sum(map(abs, powers.values())) > LIMIT:
         raise Beyond
     return frozenset(powers.items())
+
+
+def _reduce_root(powers: dict[Atom, int], root: Call) -> None:
+    """Writes powers of a root, and of what is under it, with the root itself once at most."""
+    (inside,) = root.args
+    if not isinstance(inside, Access) and not (
+        isinstance(inside, Call) and inside.op in ("add", "sub")
+    ):
+        return
+    sign = ROOTS[str(root.op)]
+    halves = 2 * powers.pop(inside, 0) + sign * powers.pop(root)
+    once = 0 if halves % 2 == 0 else 1 if sign < 0 or halves > 0 else -1
+    if once:
+        powers[root] = once
+    if halves != sign * once:
+        powers[inside] = (halves - sign * once) // 2
+
+
+def is_choice(item: Atom) -> bool:
+    """Is an atom 1 where a condition holds, else 0, and so each of its powers?"""
+    return isinstance(item, Call) and item.op == "where" and item.args[1:] == CHOICE
 
 
 def power(a: Polynomial, n: int) -> Polynomial:
@@ -97,6 +132,8 @@ def power(a: Polynomial, n: int) -> Polynomial:
         if len(a) != 1:
             raise Beyond
         ((monomial, factor),) = a.items()
+        if any(is_choice(item) for item, _ in monomial):
+            raise Beyond
         a, n = {frozenset((item, -p) for item, p in monomial): 1 / factor}, -n
     if n > 4:
         raise Beyond
@@ -203,6 +240,8 @@ def matched(pattern: Expr, item: Expr) -> dict[Expr, Expr] | None:
         values = dict(zip(mine, map(Index, theirs), strict=True))
     if pattern is item or type(pattern) is not type(item):
         return values if pattern is item else None
+    if nodes(pattern) != nodes(item):
+        return None
     if isinstance(pattern, Call) and isinstance(item, Call) and pattern.op != item.op:
         return None
     return values if substitute(pattern, values) is item else None

@@ -22,8 +22,10 @@ from ..algo.tensor_expr.expr import (
     Index,
     Range,
     Reduce,
+    accesses,
     indices_of,
     substitute,
+    walk,
 )
 from ..algo.tensor_expr.op import Checked, Equation, Op
 from ..algo.tensor_expr.reducers import EXTREMES
@@ -222,9 +224,10 @@ class _Reverse:
             name = self._name(f"d{tensor}_total" if tensor in self.seeds else f"d{tensor}")
             found = Cotangent(tensor, name, shape, self.dtypes.get(tensor))
             found.filled = frozenset(
-                dim  # `c[0] = ..` is refused where c has no element
-                for s in self.normal.of(tensor)
-                for dim, e in enumerate(s.lhs)
+                dim  # `c[0] = x[0]` is refused where c or x has no element
+                for s in self.normal.statements
+                for at in _elements(s, tensor)
+                for dim, e in enumerate(at)
                 if not s.where and not indices_of(e)
             )
             if tensor in self.seeds:
@@ -266,6 +269,7 @@ class _Reverse:
             seeds = (Guarded((), given),)
         elif s.reducer in ("max", "min"):
             chosen = compare("eq", s.body, stored)
+            beaten = compare("lt" if s.reducer == "max" else "gt", s.body, stored)
             if self.sharing == FIRST:
                 place = _place(s)
                 first = compare("eq", place, self._companion("first", s, "min", place, chosen))
@@ -273,7 +277,8 @@ class _Reverse:
             else:
                 one_each = Call("where", (chosen, one(stored, self.dtypes.get(s.tensor)), NOTHING))
                 ties = self._companion("ties", s, "sum", one_each)
-                seeds = (Guarded(((chosen, True),), Call("div", (given, ties))),)
+                # Where the maximum is NaN none is less and none is equal: it shows, as dm / 0.
+                seeds = (Guarded(((beaten, False),), Call("div", (given, ties))),)
         elif s.reducer == "prod":
             seeds = (Guarded((), mul(given, _others(s))),)
         else:
@@ -306,6 +311,14 @@ class _Reverse:
         self.ties.setdefault(s.tensor, []).append(equation)
         self.normal.shapes[name] = shape or self.normal.shapes[s.tensor]
         return access
+
+
+def _elements(s: Statement, tensor: str) -> list[tuple[Expr, ...]]:
+    """The elements of a tensor that every instance of a statement writes or reads."""
+    if s.tensor == tensor:
+        return [s.lhs]
+    choices = any(isinstance(e, Call) and e.op == "where" for e in walk(s.body))
+    return [] if choices else [a.indices for a in accesses(s.body) if a.tensor == tensor]
 
 
 def _place(s: Statement) -> Expr:

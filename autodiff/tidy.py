@@ -23,6 +23,7 @@ from ..algo.tensor_expr.expr import (
 )
 from ..algo.tensor_expr.folds import groups
 from ..algo.tensor_expr.op import Equation
+from .signs import amount_of
 from .statements import reads
 
 Shapes = Mapping[str, tuple[Expr, ...]]
@@ -62,31 +63,6 @@ def _number_last(item: Expr) -> Expr:
         case Call("lt", (Const() as number, other)) if not isinstance(other, Const):
             return compare("gt", other, number)
     return item
-
-
-def signed(expr: Expr) -> Expr:
-    """Products and quotients with the sign at their first factor: `-a * b` for `-(a * b)`."""
-
-    def negated(item: Expr) -> Expr:
-        rest: list[Call] = []
-        while isinstance(item, Call) and item.op in ("mul", "div"):
-            rest.append(item)
-            item = item.args[0]
-        if isinstance(item, Const) and item.dtype is None and type(item.value) in (int, float):
-            item = Const(-item.value)
-        else:
-            item = Call("neg", (item,))
-        for product in reversed(rest):
-            item = Call(product.op, (item, product.args[1]))
-        return item
-
-    def rule(item: Expr) -> Expr:
-        match item:
-            case Call("neg", (Call("mul" | "div") as product,)):
-                return negated(product)
-        return item
-
-    return transform(expr, rule)
 
 
 def rereading(eq: Equation, sources: Mapping[str, str]) -> Equation:
@@ -161,26 +137,39 @@ def _reading(eq: Equation, copy: Equation, source: Access) -> Equation:
     return mapped(eq, lambda e: transform(e, rule))
 
 
-def without_duplicates(equations: Sequence[Equation], returns: Collection[str]) -> list[Equation]:
-    """Drops a tensor whose single equation says what that of an earlier tensor says, unless it is
-    one of `returns`."""
+def without_duplicates(
+    equations: Sequence[Equation], returns: Collection[str], kept: Collection[str] = ()
+) -> list[Equation]:
+    """Drops a tensor whose single equation says what that of an earlier tensor says. One of
+    `returns` is that tensor then, or its negative: `dy[i] = -dx[i]`. Tensors of `kept` stay."""
     counts: dict[str, int] = {}
     for eq in equations:
         counts[eq.tensor] = counts.get(eq.tensor, 0) + 1
-    first: dict[Equation, str] = {}
+    first: dict[Equation, tuple[str, bool]] = {}
     sources: dict[str, str] = {}
     out: list[Equation] = []
     for written in equations:
         eq = rereading(written, sources)
-        anonymous = Equation("", eq.lhs, eq.rhs, eq.ranges, eq.where, eq.reducer)
-        known = first.get(anonymous)
-        if counts[eq.tensor] > 1 or known is None or eq.tensor in returns:
+        negative, amount = amount_of(eq.rhs)
+        anonymous = Equation("", eq.lhs, amount, eq.ranges, eq.where, eq.reducer)
+        known, other = first.get(anonymous, (None, False))
+        if counts[eq.tensor] > 1 or known is None or eq.tensor in kept:
             out.append(eq)
             if counts[eq.tensor] == 1:
-                first.setdefault(anonymous, eq.tensor)
-        else:
+                first.setdefault(anonymous, (eq.tensor, negative))
+        elif eq.tensor not in returns and negative == other:
             sources[eq.tensor] = known
+        elif eq.tensor in returns and eq.reducer is None and all(map(_is_index, eq.lhs)):
+            same = Access(known, eq.lhs)
+            rhs = same if negative == other else Call("neg", (same,))
+            out.append(Equation(eq.tensor, eq.lhs, rhs, eq.ranges, eq.where))
+        else:
+            out.append(eq)
     return out
+
+
+def _is_index(expr: Expr) -> bool:
+    return isinstance(expr, Index)
 
 
 def reusing(equations: Sequence[Equation]) -> list[Equation]:

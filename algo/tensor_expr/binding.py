@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .build import both
 from .expr import Expr, Index, Range, Reduce, children, indices_of, rebuild
@@ -219,6 +220,17 @@ def map_reductions(
 ) -> Expr:
     """`expr` with `change` applied to each outermost reduction, in order, and `rule` to each part
     outside of them after its own parts."""
+    return map_outermost(expr, lambda item: isinstance(item, Reduce), change, rule)
+
+
+def map_outermost(
+    expr: Expr,
+    chosen: Callable[[Expr], bool],
+    change: Callable[[Any], Expr],
+    rule: Callable[[Expr], Expr] = lambda e: e,
+) -> Expr:
+    """`expr` with `change` applied to each outermost part that is `chosen`, in order, and `rule` to
+    each part outside of them after its own parts."""
     done: dict[Expr, Expr] = {}
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
@@ -227,7 +239,7 @@ def map_reductions(
             done[item] = rule(rebuild(item, tuple(done[child] for child in children(item))))
         elif item in done:
             continue
-        elif isinstance(item, Reduce):
+        elif chosen(item):
             done[item] = change(item)
         else:
             stack.append((item, True))

@@ -22,7 +22,7 @@ import numpy as np
 from ..dtypes import DType, bool_, f32, f64, i64, promote, promote_weak, u64
 from ..errors import DTypeError, shortly
 from .affine import is_integer
-from .binding import map_reductions
+from .binding import map_outermost
 from .expr import (
     Access,
     Call,
@@ -56,20 +56,28 @@ def elaborate(expr: Expr, env: Env) -> Expr:
 
 def elaborate_index(expr: Expr, env: Env) -> Expr:
     """The typed form of an expression in an index position: i64 throughout."""
-    reductions: dict[Expr, Expr] = {}  # values of their own; an index holds their place meanwhile
+    values: dict[Expr, Expr] = {}  # of their own; an index holds their place meanwhile
 
-    def held(reduction: Expr) -> Expr:
-        place = Index(f"#{len(reductions)}")
-        reductions[place] = _reduced_index(reduction, env)
+    def held(value: Expr) -> Expr:
+        place = Index(f"#{len(values)}")
+        values[place] = _value_as_index(value, env)
         return place
+
+    def is_value(item: Expr) -> bool:
+        if isinstance(item, Cast) and item.dtype.is_int:
+            kind = typed_value(item.arg, env).type
+            return isinstance(kind, DType) and kind.is_float
+        return isinstance(item, Reduce)
 
     def rule(item: Expr) -> Expr:
         if isinstance(item, Access):
             dtype = env[item.tensor]
             if not dtype.is_int:
+                shown = print_expr(item)
+                helps = f", as i64({shown}) is" if dtype.is_float else ""
                 raise DTypeError(
-                    f"{item.tensor} is {dtype}, but {print_expr(item)} is used as an index; "
-                    f"indices are integers"
+                    f"{item.tensor} is {dtype}, but {shown} is used as an index; "
+                    f"indices are integers{helps}"
                 )
             if dtype is u64:  # what i64 does not hold is beyond every end, not before it
                 return Cast(i64, Call("min", (item, GREATEST)))
@@ -77,20 +85,21 @@ def elaborate_index(expr: Expr, env: Env) -> Expr:
         if isinstance(item, Cast) and not (item.dtype is i64 and isinstance(item.arg, Access)):
             return item.arg if item.dtype is i64 else Cast(i64, item)
         if isinstance(item, Call) and item.op in ERASED:
-            return item.args[0]
+            number = ERASED[str(item.op)]
+            return item.args[0] if number is None else Const(number)
         if isinstance(item, Call) and isinstance(item.op, Scalar):
             return item.op.expanded(item.args)
         return item
 
-    return substitute(transform(map_reductions(expr, held), rule), reductions)
+    return substitute(transform(map_outermost(expr, is_value, held), rule), values)
 
 
-def _reduced_index(reduction: Expr, env: Env) -> Expr:
-    typed = elaborate(reduction, env)
+def _value_as_index(value: Expr, env: Env) -> Expr:
+    typed = elaborate(value, env)
     dtype = dtype_of(typed, env)
     if not dtype.is_int:
         raise DTypeError(
-            f"{print_expr(reduction)} is {dtype}, but it is used as an index; indices are integers"
+            f"{print_expr(value)} is {dtype}, but it is used as an index; indices are integers"
         )
     return typed if dtype is i64 else Cast(i64, typed)
 
@@ -177,8 +186,18 @@ def _value(item: Expr, parts: list[Value], env: Env) -> Value:
         case Call(op, _):
             if isinstance(op, Scalar):
                 return _expanded(op, parts, env)
-            return parts[0] if op in ERASED else _operation(op, parts)
+            return _erased(op, parts[0]) if op in ERASED else _operation(op, parts)
     raise TypeError(f"no value: {item!r}")
+
+
+def _erased(op: str, part: Value) -> Value:
+    """What a call of an operation means once types are known: its argument, or a number."""
+    number = ERASED[op]
+    if number is None:
+        return part
+    if isinstance(part.type, DType):
+        return Value(_literal(number, part.type), part.type)
+    return Value(Const(number if part.type is type(None) else part.type(number)), part.type)
 
 
 def _expanded(function: Scalar, parts: list[Value], env: Env) -> Value:

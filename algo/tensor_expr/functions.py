@@ -281,6 +281,16 @@ def stop_gradient(x: Any) -> Any:
     return _apply("stop_gradient", x) if isinstance(x, Term) or _owner(x) else x
 
 
+def ones_like(x: Any) -> Any:
+    """1 in the type of x, whatever x is."""
+    return _apply("ones_like", x)
+
+
+def zeros_like(x: Any) -> Any:
+    """0 in the type of x, whatever x is."""
+    return _apply("zeros_like", x)
+
+
 def abs(x: Any) -> Any:
     """The absolute value. Plain Python values go to the builtin."""
     return _apply("abs", x) if _owner(x) else builtins.abs(x)

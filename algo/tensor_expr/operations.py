@@ -123,11 +123,13 @@ _TABLE = [
     Operation("floor", 1, "float", np.floor),
     Operation("ceil", 1, "float", np.ceil),
     Operation("stop_gradient", 1, "same", np.asarray),
+    Operation("ones_like", 1, "same", np.ones_like),
+    Operation("zeros_like", 1, "same", np.zeros_like),
 ]
 
-ERASED = frozenset(["stop_gradient"])
-"""Operations that give their argument and mean something to derivatives alone: typed expressions
-(`elaborate.py`) have none of them."""
+ERASED: dict[str, int | None] = {"stop_gradient": None, "ones_like": 1, "zeros_like": 0}
+"""Operations of which typed expressions (`elaborate.py`) have none: what means something to
+derivatives alone is its argument (None), and a number in the type of the argument is a literal."""
 
 OPERATIONS: dict[str, Operation] = {op.name: op for op in _TABLE}
 BY_SYMBOL: dict[tuple[str, int], Operation] = {

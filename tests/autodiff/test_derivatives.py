@@ -31,7 +31,7 @@ def test_every_operation_has_a_derivative() -> None:
 POINTS = [(0.7, 1.3), (1.9, 0.4), (2.5, 2.1)]
 
 
-@pytest.mark.parametrize("op", sorted(OPERATIONS.keys() - ERASED))
+@pytest.mark.parametrize("op", sorted(OPERATIONS.keys() - ERASED.keys()))
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_against_central_differences(op: str, point: tuple[float, float]) -> None:
     operation = OPERATIONS[op]

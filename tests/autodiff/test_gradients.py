@@ -120,7 +120,7 @@ def test_a_range_without_one_bound_over_sizes_is_refused() -> None:
         ),
         (
             "f(A: [M]) -> K:\n    K[i] = A[i//3] ** 2 where i in 0:3*M-1\n",
-            "dA[y] = sum(where(3 * y + i < 3 * M - 1, dK[3*y+i] * (2 * A[y]), 0))"
+            "dA[y] = sum(where(3 * y + i < 3 * M - 1, 2 * A[y] * dK[3*y+i], 0))"
             " where y in 0:M, i in 0:3",
             ((4,),),
         ),
@@ -258,3 +258,23 @@ def test_a_temporary_counted_from_0_has_the_range_of_its_instance() -> None:
     )
     dt.check_grads(op, [np.array([0.3, 1.1, -0.7]), 0.9], order=2)
     dt.check_grads(op, [np.array([0.3, 1.1, -0.7]), 0.9], order=2, interpreted=True)
+
+
+def test_floats_that_are_cast_are_indices() -> None:
+    """Linear interpolation: the places are data, and move the weights alone."""
+    op = dt.op("""
+        f(X: [P], u: [N]) -> y:
+            r[n] = u[n] - floor(u[n])
+            y[n] = (1 - r[n]) * X[i32(floor(u[n]))] + r[n] * X.edge[i32(floor(u[n]))+1]
+    """)
+    X, u = np.arange(5.0) ** 2, np.array([0.25, 1.5, 3.9])
+    for found in (op(X, u), dt.interpret(op, X, u)):
+        np.testing.assert_allclose(found, np.interp(u, np.arange(5), X), rtol=1e-12)
+    dt.check_grads(op, (X, u), order=2)
+    with pytest.raises(dt.Error) as caught:
+        op(X, u + 4)
+    assert str(caught.value).startswith(
+        "f: X[i32(floor(u[n]))] is outside X: dim 0 has extent 5, but i32(floor(u[n])) is 5 at n=1"
+    )
+    taken = dt.op("f(x: [N], u: i8[N]) -> y:\n y[n] = x[i8(u[n]*2)]")  # integers stay what they are
+    assert taken(np.arange(3.0), np.array([0, 1, 0], np.int8)).tolist() == [0, 2, 0]

@@ -62,9 +62,9 @@ layernorm_dx(x: [I, J], g: [J], dy: [I, J]) -> dx:
 Y_dX(X: [X_0, X_1], dY) -> dX:
     dY: [X_0//2, X_1//2]
     Y[y,x] = max(X[2*y+p,2*x+q]) where y in 0:X_0//2, x in 0:X_1//2, p in 0:2, q in 0:2
-    Y_ties[y,x] = sum(where(X[2*y+p,2*x+q] == Y[y,x], Y[y,x]**0, 0))\
+    Y_ties[y,x] = sum(where(X[2*y+p,2*x+q] == Y[y,x], ones_like(Y[y,x]), 0))\
  where p in 0:2, q in 0:2
-    dX[z,u] = sum(where(X[z,u] == Y[y,x], dY[y,x] / Y_ties[y,x], 0),\
+    dX[z,u] = sum(where(X[z,u] < Y[y,x], 0, dY[y,x] / Y_ties[y,x]),\
  where=(2 * y + p == z) & (2 * x + q == u)) where p in 0:2, q in 0:2
 """,
     ("embedding", "W"): """
@@ -82,8 +82,7 @@ rnn_dh0(x: [T, D], U: [D, D], h0: [D], dh: [T, D]) -> dh0:
     h[0,d] = h0[d]
     h[t,d] = tanh(x[t,d] + sum(U[d,e] * h[t-1,e])) where t in 1:T
     dh_total[T-1,e] = dh[T-1,e]
-    dh_total[t,e] = dh[t,e] + sum(U[d,e] * (dh_total[t+1,d] * (1 - h[t+1,d] * h[t+1,d])))\
- where t in 0:T-1
+    dh_total[t,e] = dh[t,e] + sum(dh_total[t+1,d] * (1 - h[t+1,d]**2) * U[d,e]) where t in 0:T-1
     dh0[d] = dh_total[0,d]
 """,
     ("prod", "x"): """
@@ -102,7 +101,7 @@ cross_entropy_dz(z: [B, O], label: [B], dloss: []) -> dz:
 """,
     ("histogram", "w"): """
 histogram_dw(bin: [N], w: [N], dH: [M]) -> dw:
-    dw[n] = 2 * (dH[bin[n]] * w[n])
+    dw[n] = 2 * dH[bin[n]] * w[n]
 """,
     ("upsample", "x"): """
 up_dx(x: [N], z: [M], dy) -> dx:
@@ -116,13 +115,13 @@ pad_dx(x: [N], z: [M], dy: [M]) -> dx:
     ("max_of_triangle", "x"): """
 f_dx(x: [N, N], dy: [N]) -> dx:
     y[i] = max(x[i,k]) where k in i:N
-    y_ties[i] = sum(where(x[i,k] == y[i], y[i]**0, 0), where=k >= i)
-    dx[i,k] = where(k >= i, where(x[i,k] == y[i], dy[i] / y_ties[i], 0), 0)\
+    y_ties[i] = sum(where(x[i,k] == y[i], ones_like(y[i]), 0), where=k >= i)
+    dx[i,k] = where(k >= i, where(x[i,k] < y[i], 0, dy[i] / y_ties[i]), 0)\
  where i in 0:N, k in 0:N
 """,
     ("unread", "a"): """
 u_da(a: [N], dy: [N]) -> da:
-    da[y] = 0 * a[y]**0
+    da[y] = zeros_like(a[y])
 """,
 }  # fmt: skip
 
@@ -170,11 +169,11 @@ cell(i: [B, D], f: [B, D], g: [B, D], o: [B, D], c0: [B, D]) -> h, c:
 cell_di_df_dg_do_dc0(i: [B, D], f: [B, D], g: [B, D], o: [B, D], c0: [B, D], dh: [B, D],\
  dc: [B, D]) -> di, df, dg, do, dc0:
     c[b,d] = sigmoid(f[b,d]) * c0[b,d] + sigmoid(i[b,d]) * tanh(g[b,d])
-    dc_total[b,d] = dc[b,d] + sigmoid(o[b,d]) * dh[b,d] * (1 - tanh(c[b,d]) * tanh(c[b,d]))
-    di[b,d] = dc_total[b,d] * tanh(g[b,d]) * (sigmoid(i[b,d]) * (1 - sigmoid(i[b,d])))
-    df[b,d] = dc_total[b,d] * c0[b,d] * (sigmoid(f[b,d]) * (1 - sigmoid(f[b,d])))
-    dg[b,d] = sigmoid(i[b,d]) * dc_total[b,d] * (1 - tanh(g[b,d]) * tanh(g[b,d]))
-    do[b,d] = dh[b,d] * tanh(c[b,d]) * (sigmoid(o[b,d]) * (1 - sigmoid(o[b,d])))
+    dc_total[b,d] = dc[b,d] + sigmoid(o[b,d]) * dh[b,d] * (1 - tanh(c[b,d])**2)
+    di[b,d] = dc_total[b,d] * sigmoid(i[b,d]) * (1 - sigmoid(i[b,d])) * tanh(g[b,d])
+    df[b,d] = c0[b,d] * dc_total[b,d] * sigmoid(f[b,d]) * (1 - sigmoid(f[b,d]))
+    dg[b,d] = sigmoid(i[b,d]) * dc_total[b,d] * (1 - tanh(g[b,d])**2)
+    do[b,d] = dh[b,d] * sigmoid(o[b,d]) * (1 - sigmoid(o[b,d])) * tanh(c[b,d])
     dc0[b,d] = sigmoid(f[b,d]) * dc_total[b,d]
 """,
 }  # fmt: skip
@@ -255,7 +254,7 @@ def test_numbers_take_the_type_that_is_annotated() -> None:
 f_dx(x: f32[I, J], dm: f32[I]) -> dx:
     m[i] = max(x[i,j])
     m_ties[i] = sum(where(x[i,j] == m[i], f32(1), 0))
-    dx[i,j] = where(x[i,j] == m[i], dm[i] / m_ties[i], 0)
+    dx[i,j] = where(x[i,j] < m[i], 0, dm[i] / m_ties[i])
 """.strip()
     )
     unread = parse("f(x: f16[I]) -> y:\n y[i] = floor(x[i])")
@@ -263,7 +262,7 @@ f_dx(x: f32[I, J], dm: f32[I]) -> dx:
         adjoint(unread, "x").text
         == """
 f_dx(dy: f16[I]) -> dx:
-    dx[y] = f16(0) where y in 0:I
+    dx[i] = f16(0) where i in 0:I
 """.strip()
     )
 

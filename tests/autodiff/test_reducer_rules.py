@@ -110,7 +110,7 @@ def test_a_right_rule_is_as_good_as_none_in_both_modes_and_orders(reducer: Any, 
 def test_the_gradient_is_the_rule() -> None:
     assert plain(logsumexp().defvjp(TRIPLED)).gradient("w").text.splitlines()[2:] == [
         "    y[i] = lse(x[i,j] * w[j])",
-        "    dw[j] = sum(x[i,j] * (3 * exp(x[i,j] * w[j] - y[i]) * dy[i]))",
+        "    dw[j] = 3 * sum(dy[i] * exp(x[i,j] * w[j] - y[i]) * x[i,j])",
     ]
 
 

@@ -63,10 +63,10 @@ def test_in_operators_their_text_and_programs() -> None:
 FORMS = {
     "silu(x) = x * sigmoid(x)": ["dout[i] * (out[i] * (1 - sigmoid(x[i])) + sigmoid(x[i]))"],
     "logistic(x) = 1 / (1 + exp(-x))": ["dout[i] * out[i] / (exp(x[i]) + 1)"],
-    "bump(x) = exp(-x**2)": ["dout[i] * (-2 * out[i] * x[i])"],
+    "bump(x) = exp(-x**2)": ["-2 * dout[i] * out[i] * x[i]"],
     "elu(x) = where(x > 0, x, exp(x) - 1)": ["where(x[i] > 0, dout[i], dout[i] * exp(x[i]))"],
     "root(x) = where(x > 0, sqrt(x), 0)": ["where(x[i] > 0, dout[i] / (2 * sqrt(x[i])), 0)"],
-    "square(x) = x**2": ["dout[i] * (2 * x[i])"],
+    "square(x) = x**2": ["2 * dout[i] * x[i]"],
     "entropy(x) = x * log(x)": ["dout[i] * (log(x[i]) + 1)"],
     "hyp(x, z) = sqrt(x*x + z*z)": ["dout[i] * x[i] / out[i]", "dout[i] * z[i] / out[i]"],
     "steps(x) = floor(x) * x": ["dout[i] * floor(x[i])"],

@@ -15,11 +15,13 @@ from sched_loop.speed import seconds, slowness, work
 
 GAUSSIAN = "y[i] = exp(-x[i]**2)"
 TANH = "y[i] = tanh(x[i])"
+SILU = "y[i] = x[i] * sigmoid(x[i])"
 SIZES = {
-    "gaussian": (GAUSSIAN, [(12, 92), (16, 130), (26, 215), (51, 438)]),
-    "tanh": (TANH, [(9, 88), (15, 146), (21, 206), (28, 272)]),
-    "softmax": (SOFTMAX, [(21, 186), (34, 334), (59, 649), (138, 1617)]),
-    "layernorm": (LAYERNORM, [(36, 274), (76, 920), (184, 3240), (647, 14077)]),
+    "gaussian": (GAUSSIAN, [(12, 90), (16, 130), (22, 169), (29, 253)]),
+    "tanh": (TANH, [(10, 84), (15, 124), (20, 173), (26, 213)]),
+    "silu": (SILU, [(10, 97), (18, 179), (32, 385), (52, 747)]),
+    "softmax": (SOFTMAX, [(21, 186), (34, 334), (59, 649), (133, 1578)]),
+    "layernorm": (LAYERNORM, [(36, 274), (78, 879), (204, 2523), (530, 7383)]),
 }
 """Of the first to fourth derivative by x: distinct nodes of expressions, characters of text."""
 
@@ -34,7 +36,7 @@ def test_sizes_of_higher_derivatives(name: str) -> None:
         assert len(found) <= nodes and len(op.text) <= characters, (order, len(found), len(op.text))
 
 
-@pytest.mark.parametrize(("text", "order"), [(GAUSSIAN, 3), (TANH, 3), (SOFTMAX, 3)])
+@pytest.mark.parametrize(("text", "order"), [(GAUSSIAN, 3), (TANH, 3), (SILU, 3), (SOFTMAX, 3)])
 def test_higher_derivatives_are_right(text: str, order: int) -> None:
     shape = (2, 3) if "j" in text else (3,)
     x = np.random.default_rng(0).standard_normal(shape)
@@ -81,11 +83,12 @@ def test_ten_equations_are_differentiated_at_once() -> None:
     )  # fmt: skip
 
 
-NESTED = 40, 4.0
-"""Sines in each other, and seconds for the second derivative: a sum of that many products."""
+NESTED = 40, 0.25
+"""Sines in each other, and processor seconds for the second derivative, a sum of that many
+products."""
 
 
-def test_second_derivatives_of_deep_nests_take_seconds() -> None:
+def test_second_derivatives_of_deep_nests_take_no_time() -> None:
     depth, limit = NESTED
     back = adjoint(parse(f"y[i] = {'sin(' * depth}x[i]{')' * depth}"), "x")
     fixed = [seconds(work)]

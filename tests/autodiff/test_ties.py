@@ -32,6 +32,19 @@ def test_the_first_instance_takes_all() -> None:
     assert op.gradient("x", ties="even") is op.gradient("x")
 
 
+@pytest.mark.parametrize("reducer", ["max", "min"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_maximum_that_is_nan_shows_in_the_gradient(reducer: str, dtype: type) -> None:
+    """Of all that it is taken of, and of no other row."""
+    back = dt.op(f"m[i] = {reducer}(x[i,j])").gradient("x")
+    x, g = X.astype(dtype), np.array([1, 1, -1], dtype)
+    for run in (back, lambda *arrays: dt.interpret(back, *arrays)):
+        with np.errstate(all="ignore"):
+            found, none = run(x, g), run(x, 0 * g)
+        assert np.isfinite(found[:2]).all() and not np.isfinite(found[2]).any()
+        assert (none[:2] == 0).all() and np.isnan(none[2]).all()
+
+
 def test_the_first_of_several_loops_in_their_order() -> None:
     x = np.array([[0.0, 5], [5, 5]])
     rows, columns = dt.op("m = min(-x[i,k])"), dt.op("m = min(-x[i,k], over=(k, i))")

@@ -8,11 +8,25 @@ import warnings
 import diptych as dt
 import numpy as np
 import pytest
-from diptych.algo.dtypes import BY_NAME, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u64
+from diptych.algo.dtypes import (
+    BY_NAME,
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u64,
+)
 from diptych.algo.errors import DTypeError
 from diptych.algo.tensor_expr import types
 from diptych.algo.tensor_expr.check import check
-from diptych.algo.tensor_expr.expr import Call, Const, Expr, Index, Reduce, Size, walk
+from diptych.algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Reduce, Size, walk
 from diptych.algo.tensor_expr.operations import OPERATIONS
 from diptych.algo.tensor_expr.parse import parse
 from diptych.algo.tensor_expr.printer import print_expr
@@ -206,7 +220,7 @@ def test_index_arithmetic_keeps_untyped_constants():
          "+: u64 with i64 has no exact common type; cast one of them\n"
          "    in y[i] = a[i] + b[i] (<text>:1)"),
         ("y[i] = W[idx[i]]", {"idx": f32},
-         "idx is f32, but idx[i] is used as an index; indices are integers\n"
+         "idx is f32, but idx[i] is used as an index; indices are integers, as i64(idx[i]) is\n"
          "    in y[i] = W[idx[i]] (<text>:1)"),
         ("y[i] = x[i] + 300", {"x": u8},
          "300 does not fit u8, which holds 0 to 255; cast what it is combined with to a wider "
@@ -231,3 +245,16 @@ def test_refusals(text, dtypes, message):
     with pytest.raises(DTypeError) as err:
         result(text, **dtypes)
     assert str(err.value) == message
+
+
+@pytest.mark.parametrize("dtype", [bool_, i8, u8, f16, f32, f64])
+def test_numbers_in_the_type_of_something(dtype: DType) -> None:
+    """They read nothing and compute nothing; in the type of a number they are numbers."""
+    assert result("y[i] = ones_like(x[i])", x=dtype) is dtype
+    assert typed("y[i] = ones_like(x[i])", x=dtype) == print_expr(
+        Const(dtype.numpy.type(1).item(), dtype)
+    )
+    assert typed("y[i] = zeros_like(sum(x[i,k]))", x=f32) == print_expr(Const(0.0, f32))
+    assert typed("y[i] = x[i] + ones_like(2)", x=i8) == print_expr(
+        Call("add", (Access("x", (Index("i"),)), Const(1, i8)))
+    )
