@@ -6,8 +6,9 @@
                                                          for j in 0 .. n vector: y[i] min= b(j)
 
 So argmax asks of each element one thing: whether it is the greatest, or, where that is NaN, whether
-it is NaN. The loop must be executed in any case, for the condition reads memory, and it must hold
-one statement alone, since its code is doubled.
+it is NaN. Loop and choice must be executed in any case, for the condition reads memory: a choice
+within a branch of another moves after that one, or stays. The loop must hold one statement alone,
+since its code is doubled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...algo.tensor_expr.affine import Interval
-from ...algo.tensor_expr.expr import Call, Expr, accesses, indices_of
+from ...algo.tensor_expr.expr import Call, Expr, accesses, children, indices_of
 from ...algo.tensor_expr.expr import walk as parts_of
 from ..ir import For, Function, If, Stmt, Store, Update, expressions, rebuild, substitute
 from ..ranges import inside, span_of
@@ -54,13 +55,18 @@ def _choices(loop: For, known: Known) -> Iterator[Call]:
     if not isinstance(stmt, (Store, Update)) or not lanes:
         return
     for expr in expressions(stmt):
-        for item in parts_of(expr):
+        for item in parts_of(expr, parts=_computed):
             if (
                 isinstance(item, Call)
                 and item.op == "where"
                 and _is_fixed(item.args[0], bound, stmt)
             ):
                 yield item
+
+
+def _computed(expr: Expr) -> tuple[Expr, ...]:
+    """The parts that are computed whenever an expression is: of a choice its condition alone."""
+    return expr.args[:1] if isinstance(expr, Call) and expr.op == "where" else children(expr)
 
 
 def _is_fixed(cond: Expr, bound: set[str], stmt: Store | Update) -> bool:

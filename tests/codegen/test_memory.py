@@ -87,6 +87,16 @@ def test_prefetching_what_data_choose_reads_nothing_foreign(text: str) -> None:
     np.testing.assert_array_equal(GATHER.with_schedule(schedule, strict=True)(w, at), w[at])
 
 
+def test_what_a_choice_guards_is_read_only_where_it_is_taken() -> None:
+    """The inner condition is the same for all k, but n says whether it may be asked."""
+    op = dt.op("y[i] = sum(where(k < n[i], where(m[at[i]] > 0, x[i,k], -x[i,k]), 0.0))")
+    n, m = np.array([0, 0, 40, 7], np.int32), np.array([1, 0, -1], np.int32)
+    at, x = np.array([2_000_000_000, -1, 0, 2], np.int32), rng.random((4, 40)).astype(np.float32)
+    arrays = {"n": n, "m": m, "at": at, "x": x}
+    expected = [0, 0, x[2].sum(dtype=np.float64), -x[3, :7].sum(dtype=np.float64)]
+    np.testing.assert_allclose(op(**arrays), expected, rtol=1e-6)
+
+
 def test_what_llvm_is_told() -> None:
     llvm = CHAIN.schedule().stream("y").prefetch("x", "s.i", 1).align("t", 256)
     text = llvm.source("llvm", **SIZES)

@@ -348,6 +348,29 @@ def test_unswitch():
     )
 
 
+def test_unswitch_within_a_choice():
+    check(
+        "unswitch",
+        """
+        for k in 0 .. 8 vector:
+            m[k] = where(n[0] < 9, where(y[n[0]] < 2.0:f32, x[k], 2.0:f32), 0.0:f32)
+        """,
+        """
+        if n[0] < 9:
+            if y[n[0]] < 2.0:f32:
+                for k in 0 .. 8 vector:
+                    m[k] = x[k]
+            else:
+                for k in 0 .. 8 vector:
+                    m[k] = 2.0:f32
+        else:
+            for k in 0 .. 8 vector:
+                m[k] = 0.0:f32
+        """,
+        params="x: param f32[16], y: param f32[9], m: param f32[8], n: param i64[1]",
+    )
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -355,6 +378,8 @@ def test_unswitch():
         "for k in 0 .. 8 vector:\n    m[k] = where(m[0] < 2.0:f32, x[k], 2.0:f32)",  # written
         "for k in 0 .. 8:\n    m[k] = where(y[0] < 2.0:f32, x[k], 2.0:f32)",  # no lanes
         "for k in 0 .. n[0] vector:\n    m[k] = where(y[0] < 2.0:f32, x[k], 2.0:f32)",  # or never
+        "for k in 0 .. 8 vector:\n"  # as the condition around it, which varies, guards its read
+        "    m[k] = where(k < n[0], where(y[n[0]] < 2.0:f32, x[k], 2.0:f32), 0.0:f32)",
         "for k in 0 .. 8 vector:\n    m[k] = x[k]\n    x[k] = where(y[0] < 2.0:f32, m[k], 2.0:f32)",
     ],
 )
