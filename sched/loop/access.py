@@ -115,6 +115,15 @@ class Group:
         )
 
     @cached_property
+    def scatters(self) -> bool:
+        """Does a reduction go from cell to cell, as y[2*l + r] += does in its loops over l and r?
+
+        A tile would hold all of those cells.
+        """
+        moved = {index for part in self.main.lhs for index in indices_of(part)}
+        return not moved.isdisjoint(self.reds)
+
+    @cached_property
     def shares(self) -> bool:
         """Is it a reduction in which what is loaded serves several cells?"""
         pairs = [(a, i) for a in self.operands for i in self.outs if self.extents[i] > 1]

@@ -126,7 +126,7 @@ def _choose(
         return _walk(group, merge, lanes, machine)
     if group.solved and join is None:
         return Choice(outer=shared_loop(group, None, 1, machine), solved=group.solved)
-    if join is None and not group.holes and group.shares:
+    if join is None and not group.holes and not group.scatters and group.shares:
         found = contraction(group, lanes, machine)
         if found is not None:
             return found
