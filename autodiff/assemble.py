@@ -121,7 +121,8 @@ def _assembled(derived: Derived) -> Op:
     backward = reusing(without_copies(backward, returns, extents, kept))
     backward = needed(backward, {*returns, *kept})
     read = {a.tensor for eq in backward for a in reads(eq)}
-    equations = [*in_order(again(op, normal, read, ties, saved)), *backward]
+    forward = in_order(again(op, normal, read, ties, saved))
+    equations = [*forward, *backward]
     rules = (*_kept_rules(op, equations), *new)
     kept = {name for rule in rules for name in rule.names}
     counts = {eq.tensor: tensor for tensor, eqs in ties.items() for eq in eqs}
@@ -136,7 +137,8 @@ def _assembled(derived: Derived) -> Op:
     equations = [named(eq, hints.get(eq.tensor, ()), taken, numbered) for eq in equations]
     several = {eq.tensor for eq in equations}
     floats |= set(derived.floats)
-    equations = [mapped(eq, lambda e: signed(plain_zeros(e, floats))) for eq in equations]
+    for n in range(len(forward), len(equations)):
+        equations[n] = mapped(equations[n], lambda e: signed(plain_zeros(e, floats)))
     equations = without_duplicates(equations, returns, kept)
     gone = several - {eq.tensor for eq in equations}
     shapes = {name: extents for name, extents in shapes.items() if name not in gone}

@@ -17,7 +17,7 @@ from itertools import count
 
 from ..algo.tensor_expr.affine import bounds, is_affine, linear, normalize
 from ..algo.tensor_expr.build import add, both, compare, conjuncts, mul, sub
-from ..algo.tensor_expr.canonical import Linear
+from ..algo.tensor_expr.canonical import Interval, Linear
 from ..algo.tensor_expr.domains import counterexample
 from ..algo.tensor_expr.expr import (
     Access,
@@ -35,6 +35,7 @@ from .scatter import Scatter, by_data, guard, scattered
 from .statements import Statement
 
 _numbers = count()
+MOST_VALUES = 16  # of an index, to be tried one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,7 @@ def _always(condition: Expr, ranges: Sequence[Range]) -> bool:
     for r in ranges:
         last = bounds(r.hi, {})[1]
         known[r.index] = (bounds(r.lo, {})[0], None if last is None else last - 1)
-    verdict = normalize(condition, known)
-    return isinstance(verdict, Const) and verdict.value is True
+    return _is_true(condition, known)
 
 
 def _has_guards(value: Expr, data: bool) -> bool:
@@ -159,7 +159,7 @@ class _System:
 
     def solve(self) -> None:
         """Substitutes indices until no equality determines one."""
-        while (found := self._determined() or self._parted()) is not None:
+        while (found := self._determined() or self._single() or self._parted()) is not None:
             index, meaning = found
             limits = self.bound.pop(index)
             self.limits += _between(meaning, limits.lo, limits.hi)
@@ -223,6 +223,18 @@ class _System:
                     return index, _solved(form, index)
         return None
 
+    def _single(self) -> tuple[Index, Expr] | None:
+        """An index of few values, and the only one at which conditions on it alone hold."""
+        for index, r in self.bound.items():
+            asked = [c for c in self.where if indices_of(c) == [index.name] and is_affine(c)]
+            match r.lo, r.hi:
+                case Const(int() as lo), Const(int() as hi) if asked and hi - lo <= MOST_VALUES:
+                    at: list[dict[Expr, Expr]] = [{index: Const(n)} for n in range(lo, hi)]
+                    left = [v for v in at if all(_is_true(substitute(c, v)) for c in asked)]
+                    if len(left) == 1:
+                        return index, left[0][index]
+        return None
+
     def term(self, known: list[Expr]) -> Term:
         """The contribution, without conditions that hold anyway where all of `known` do.
 
@@ -259,11 +271,18 @@ def _is_bound(condition: Expr) -> bool:
 def _put(condition: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
     """The condition after substitution; None where it has become true."""
     fresh = substitute(condition, values)
+    if _is_true(fresh):
+        return None
     if isinstance(fresh, Call) and fresh.op == "eq" and all(map(is_affine, fresh.args)):
         form = linear(sub(*fresh.args))
         if form is not None and not form.terms and form.const == 0:
             return None
     return fresh
+
+
+def _is_true(condition: Expr, ranges: Mapping[str, Interval] | None = None) -> bool:
+    verdict = normalize(condition, ranges)
+    return isinstance(verdict, Const) and verdict.value is True
 
 
 def _solved(form: Linear, index: Index) -> Expr:

@@ -1,4 +1,5 @@
-"""Signs and zeros as people write them: `-a * b` for `-(a * b)`, 0 for a False beside floats."""
+"""Signs and zeros as people write them: `-a * b` for `-(a * b)`, `a - 2 * b` for `a + -2 * b`,
+0 for a False beside floats."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ FALSE = Const(False)
 
 
 def signed(expr: Expr) -> Expr:
-    """Products and quotients with the sign at their first factor: `-a * b` for `-(a * b)`."""
+    """Products and quotients with the sign at their first factor: `-a * b` for `-(a * b)`; that of
+    what is added, or chosen to be, before it: `a - where(c, b, 0)` for `a + where(c, -b, 0)`."""
 
     def negated(item: Expr) -> Expr:
         rest: list[Call] = []
@@ -30,6 +32,9 @@ def signed(expr: Expr) -> Expr:
         match item:
             case Call("neg", (Call("mul" | "div") as product,)):
                 return negated(product)
+            case Call("add" | "sub" as op, (a, b)):
+                negative, amount = _added(b)
+                return Call("sub" if op == "add" else "add", (a, amount)) if negative else item
         return item
 
     return transform(expr, rule)
@@ -51,6 +56,15 @@ def amount_of(expr: Expr) -> tuple[bool, Expr]:
     for product in reversed(rest):
         amount = Call(product.op, (amount, product.args[1]))
     return negative, amount
+
+
+def _added(expr: Expr) -> tuple[bool, Expr]:
+    """`amount_of` of what is added: a product, or the choice between one and nothing."""
+    match expr:
+        case Call("where", (condition, value, Const() as nothing)) if not nothing.value:
+            negative, amount = _added(value)
+            return negative, Call("where", (condition, amount, nothing))
+    return amount_of(expr)
 
 
 def plain_zeros(expr: Expr, floats: Collection[str]) -> Expr:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from .expr import Call, Expr, Range, children, walk
 from .operations import OPERATIONS
 
-LARGE = 1000
+LARGE = 200
 """Nodes of a tree that is printed as it is, whatever its parts are."""
 
 SMALL = 8

@@ -6,6 +6,9 @@ elements that have a formula of their own have an equation, and nothing is said 
 
 from __future__ import annotations
 
+import math
+
+import diptych as dt
 import pytest
 from diptych.algo.tensor_expr.parse import parse
 from diptych.autodiff.reverse import adjoint
@@ -277,6 +280,28 @@ y[i] = x[i] * log(x[i])
 y_dx(x: [I], dy: [I]) -> dx:
     dx[i] = dy[i] * (1 + log(x[i]))
 """),
+    "second difference": ("x", """
+y[i] = x.zero[i-1] + x.zero[i+1] - 2.0 * x[i]
+""", """
+y_dx(dy: [I]) -> dx:
+    dx[i] = where(i < I - 1, dy[i+1], 0) + where(i >= 1, dy[i-1], 0) - 2 * dy[i]
+"""),
+    "difference": ("x", """
+y[i] = x[i] - x.zero[i-1]
+""", """
+y_dx(dy: [I]) -> dx:
+    dx[i] = dy[i] - where(i < I - 1, dy[i+1], 0)
+"""),
+    "chosen by an index": ("x", """
+f(x: [4, N]) -> y:
+    y[c,i,j] = where(c == 0, x[0,i] * x[1,j], where(c == 1, x[2,i], x[3,j])) where c in 0:3
+""", """
+f_dx(x: [4, N], dy: [3, N, N]) -> dx:
+    dx[0,i] = sum(dy[0,i,j] * x[1,j])
+    dx[1,i] = sum(x[0,j] * dy[0,j,i])
+    dx[2,i] = sum(dy[1,i,j])
+    dx[3,i] = sum(dy[2,j,i])
+"""),
 }  # fmt: skip
 
 
@@ -284,3 +309,15 @@ y_dx(x: [I], dy: [I]) -> dx:
 def test_gradients_read_as_people_write_them(name: str) -> None:
     wrt, text, wanted = READS[name]
     assert adjoint(parse(text), tuple(wrt.split(","))).text == wanted.strip()
+
+
+def test_what_a_long_gradient_repeats_is_named() -> None:
+    lse = dt.reducer(
+        lambda a, b: dt.max(a, b) + dt.log(dt.exp(a - dt.max(a, b)) + dt.exp(b - dt.max(a, b))),
+        identity=-math.inf,
+        name="lse",
+    )
+    op = dt.op("y[i] = lse(x[i,j] * w[j])", reducers={"lse": lse})
+    lines = adjoint(op, "x").text.splitlines()
+    assert "    let e1 = max(y_prefix[i,j], x[i,j] * w[j])" in lines
+    assert max(map(len, lines)) < 200
