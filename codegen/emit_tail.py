@@ -11,6 +11,7 @@ from functools import partial
 
 import llvmlite.ir as ir
 
+from .emit_stream import size_of
 from .frame import Frame
 from .values import I32, I64, lanes_of, shaped
 
@@ -26,8 +27,12 @@ def load_first(
 
     def piece(size: int, at: ir.Value, total: ir.Value) -> ir.Value:
         """`size` cells in front of what there is."""
-        part = mark(f.ib.load(_cell(f, first, at, vec), typ=shaped(vec.element, size), align=align))
-        part = widened(f, part, n)
+        part = f.ib.load(
+            _cell(f, first, at, vec),
+            typ=shaped(vec.element, size),
+            align=_aligned(align, vec, size),
+        )
+        part = widened(f, mark(part), n)
         return _shuffled(f, part, total, [*range(size), *range(n, 2 * n - size)])
 
     def pieces() -> ir.Value:
@@ -79,7 +84,7 @@ def store_first(
             part = f.ib.shuffle_vector(
                 left, left, ir.VectorType(I32, size)([I32(i) for i in range(size)])
             )
-        mark(f.ib.store(part, _cell(f, first, at, vec), align=align))
+        mark(f.ib.store(part, _cell(f, first, at, vec), align=_aligned(align, vec, size)))
         return _shuffled(f, left, left, [*range(size, n), *[0] * size])
 
     def pieces() -> None:
@@ -122,6 +127,11 @@ def _where_bit(
 
 def _cell(f: Frame, first: ir.Value, at: ir.Value, vec: ir.VectorType) -> ir.Value:
     return f.ib.gep(first, [at], source_etype=vec.element)
+
+
+def _aligned(align: int, vec: ir.VectorType, size: int) -> int:
+    """The alignment of a piece of a run: before it lies a multiple of twice as many cells."""
+    return min(align, 2 * size * size_of(vec(ir.Undefined)) // vec.count)
 
 
 def _shuffled(f: Frame, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:

@@ -199,6 +199,17 @@ def test_operators_on_lesser_machines(native: Any, number: int) -> None:
         agree(entry, partial(run_at, native, name, entry.op()), "float32")
 
 
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize(
+    "text", ["y[i] = argmax(-x[i,j])", "t[i,j] = x[i,j] * 2\ny[i] = max(t[i,j])"]
+)
+def test_tails_of_rows_of_sixteen_bits(native: Any, name: str, text: str) -> None:
+    """Only the last level has masks for them; a row on the stack begins a cache line."""
+    op = dt.op(text, returns="y")
+    x = np.random.default_rng(6).standard_normal((5, 173)).astype(np.float16)
+    np.testing.assert_array_equal(run_at(native, name, op, x), dt.interpret(op, x))
+
+
 def run_at(native: Any, name: str, op: dt.Op, *arrays: Any) -> Any:
     """The results of an operator's default schedule at a level."""
     target, machine = level(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import partial
 from typing import Any
@@ -65,6 +66,19 @@ def test_no_lane_is_tested_alone(native: Any, level: str) -> None:
         lines = [line for line in code.splitlines() if line.startswith("\t") and line[1:2] != "."]
         jumps = [line for line in lines if line.startswith("\tj") and line[1:4] != "jmp"]
         assert len(jumps) <= tests and len(lines) <= 5 * instructions
+
+
+@pytest.mark.parametrize("bound", ["31", "end"])
+def test_pieces_are_as_aligned_as_they_say(native: Any, bound: str) -> None:
+    """A run begins where a cache line does; a piece of it lies behind larger ones."""
+    text = ROWS.replace("BOUND", bound).replace("LANES", "32").replace("T[", "i16[")
+    host = host_code.host_target()
+    target = Target(host.triple, fma=False, rounding=False, masks=0)
+    made = native(text.replace("align A", "align 64").replace("r, ", "0, "), target)
+    pieces = re.findall(r"(?:load|store) (?:i16|<(\d+) x i16>).* align (\d+)", made.text)
+    assert {int(cells or 1) for cells, _ in pieces} >= {1, 2, 4, 8, 16}
+    for cells, align in pieces:
+        assert int(align) <= 2 * 2 * int(cells or 1)
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
