@@ -5,7 +5,8 @@
                                              y[k] = x[k]
 
 The loop's variable stops at its last value. Where an index is read from memory, every index on the
-way is clamped to its buffer, so that prefetching reads nothing that is not there.
+way is clamped to its buffer, so that prefetching reads nothing that is not there. Where such a
+buffer is empty nothing is prefetched.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def prefetches(
         for name, distance in ahead[loop.var]:
             read = [cell for expr in ir.expressions(stmt) for cell in accesses(expr)]
             for cell in dict.fromkeys(read):
-                if cell.tensor == name:
+                if cell.tensor == name and not _leads_nowhere(cell, buffers):
                     made = ir.Prefetch(_later(cell, loop, distance, buffers))
                     innermost = depth == len(loops) - 1
                     yield _once_a_line(made, cell, loop, buffers[name]) if innermost else made
@@ -58,6 +59,11 @@ def _later(cell: Access, loop: ir.For, distance: int, buffers: Mapping[str, ir.B
 
     extents = ir.extents_of(buffers[cell.tensor])
     return Access(cell.tensor, tuple(map(index, cell.indices, extents)))
+
+
+def _leads_nowhere(cell: Access, buffers: Mapping[str, ir.Buffer]) -> bool:
+    """Is an index of a cell read from a buffer without elements, as under a condition may stand?"""
+    return any(0 in buffers[a.tensor].shape for index in cell.indices for a in accesses(index))
 
 
 def _clamp(index: Expr, extent: Expr) -> Expr:

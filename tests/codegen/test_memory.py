@@ -87,6 +87,15 @@ def test_prefetching_what_data_choose_reads_nothing_foreign(text: str) -> None:
     np.testing.assert_array_equal(GATHER.with_schedule(schedule, strict=True)(w, at), w[at])
 
 
+def test_prefetching_by_no_indices_reads_nothing() -> None:
+    """There is nothing to clamp to, and a condition keeps the statement itself away."""
+    op = dt.op("f(w, at: [M], x) -> y:\n  y[d] = sum(where(k < M, w[at[k],d], 1) * x[k], over=k)")
+    run = type(op.schedule()).parse(op, '.reorder("k", "d").prefetch("w", "k", 4)')
+    w, x = rng.random((7, 5)).astype(np.float32), np.ones(9, np.float32)
+    at = Fenced(np.zeros(0, np.int32), at_end=True)
+    np.testing.assert_array_equal(op.with_schedule(run, strict=True)(w, at.array, x), [9] * 5)
+
+
 def test_what_a_choice_guards_is_read_only_where_it_is_taken() -> None:
     """The inner condition is the same for all k, but n says whether it may be asked."""
     op = dt.op("y[i] = sum(where(k < n[i], where(m[at[i]] > 0, x[i,k], -x[i,k]), 0.0))")
