@@ -31,11 +31,13 @@ def unswitch(function: Function) -> Function:
 
 def _stmt(stmt: Stmt, known: Known) -> Stmt:
     if isinstance(stmt, For) and stmt.kind in ("serial", "vector"):
-        choice = next(_choices(stmt, known), None)
-        if choice is not None:
-            cond, then, orelse = choice.args
-            taken, other = (substitute(stmt, {choice: part}) for part in (then, orelse))
-            return If(cond, _stmt(taken, known), _stmt(other, known))
+        choices = list(_choices(stmt, known))
+        if choices:
+            cond, then, orelse = choices[0].args
+            made = [substitute(stmt, {choices[0]: part}) for part in (then, orelse)]
+            if sum(len(list(_choices(part, known))) for part in made) <= len(choices):
+                made = [_stmt(part, known) for part in made]
+            return If(cond, *made)
     within = inside(stmt, known)
     return rebuild(stmt, lambda inner: _stmt(inner, within))
 

@@ -371,6 +371,15 @@ def test_unswitch_within_a_choice():
     )
 
 
+def test_unswitch_makes_no_copies_of_copies():
+    """Of many choices side by side the first is made around the loop, of two both."""
+    for count, copies in ((2, 4), (3, 2), (40, 2)):
+        terms = " + ".join(f"where(y[{n}] < 2.0:f32, x[k + {n}], 2.0:f32)" for n in range(count))
+        params = "x: param f32[64], y: param f32[64], m: param f32[8]"
+        made = passes.unswitch(function(f"for k in 0 .. 8 vector:\n    m[k] = {terms}", params))
+        assert print_function(made).count("m[k] =") == copies
+
+
 @pytest.mark.parametrize(
     "body",
     [
