@@ -51,6 +51,7 @@ class TorchFunction:
         self.how = How(sharing(ties), what, _function)
         self._typed: dict[tuple[DType, ...], Step] = {}
         self._known: dict[tuple[Any, ...], Step] = {}  # by torch's types, where all are tensors
+        self._rules = op.rules  # of which these steps know
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The results, a tuple if there are several. Inputs are given in order, or by name."""
@@ -59,6 +60,8 @@ class TorchFunction:
         return self._call(args, named)
 
     def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if self._rules is not self.op.rules:
+            self._typed, self._known, self._rules = {}, {}, self.op.rules
         known = self._known.get(tuple([getattr(x, "dtype", None) for x in args]))
         if known is None or named:
             return self._admit(args, named)

@@ -37,6 +37,14 @@ def transformed() -> Callable[[], bool]:
     return asked
 
 
+@lru_cache(maxsize=1)
+def _is_legacy_batch() -> Callable[[Any], bool]:
+    """Whether a tensor is a batch of the transforms before torch.func, if this torch tells."""
+    functorch = getattr(torch_module()._C, "_functorch", None)
+    asked: Callable[[Any], bool] = getattr(functorch, "is_legacy_batchedtensor", lambda _: False)
+    return asked
+
+
 def array_of(given: Any, op: Op, position: int) -> Array:
     """A tensor as an array of the same memory; a bf16 one as its bits."""
     try:
@@ -48,6 +56,12 @@ def array_of(given: Any, op: Op, position: int) -> Array:
     ):  # elsewhere, of another layout or type, its sign still to turn
         pass
     torch = torch_module()
+    if _is_legacy_batch()(given):
+        raise UnsupportedError(
+            f"{op.name}: torch calls it for a batch in the way that preceded torch.func; instead "
+            "of is_grads_batched, check_batched_grad or vectorize use torch.vmap, "
+            "torch.func.jacrev or torch.func.jacfwd"
+        )
     if given.device.type != "cpu" or given.layout is not torch.strided:
         name = op.params[position].name if position < len(op.params) else f"argument {position}"
         elsewhere = given.device.type != "cpu"

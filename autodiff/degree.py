@@ -22,6 +22,8 @@ MOST = 4
 """Higher degrees count as this one."""
 SAME = {"neg", "stop_gradient"}
 LINEAR = {"sum"}
+STEPS = {"mod", "floordiv", "floor", "ceil", "sign"}
+"""What is linear between its steps only, which its derivative does not show."""
 
 
 def degrees(op: Op, by: Collection[str]) -> dict[str, Degrees]:
@@ -42,6 +44,36 @@ def degrees(op: Op, by: Collection[str]) -> dict[str, Degrees]:
             if found != known[eq.tensor]:
                 known[eq.tensor], changed = found, True
     return known
+
+
+def has_steps(op: Op, by: str) -> bool:
+    """Does `op` round what it computes of its parameter `by`?"""
+    known = degrees(op, (by,))
+    stack = [root for eq in op.equations for root in eq.roots]
+    seen = set(stack)
+    while stack:
+        item = stack.pop()
+        parts = list(children(item))
+        if isinstance(item, Call) and isinstance(item.op, Scalar):
+            parts.append(item.op.expanded(item.args))
+        rounds = isinstance(item, Call) and item.op in STEPS
+        rounds |= isinstance(item, Cast) and not item.dtype.is_float
+        if rounds and any(_of(part, known) not in (NONE, CONSTANT) for part in parts):
+            return True
+        stack += [part for part in parts if part not in seen]
+        seen.update(parts)
+    return False
+
+
+def first_of(op: Op, tensor: str, wrong: Degrees, known: dict[str, Degrees]) -> int:
+    """The number of the first equation of a tensor that by itself gives terms of wrong degrees;
+    one that only passes on those that it has does not."""
+    numbers = [n for n, eq in enumerate(op.equations) if eq.tensor == tensor]
+    right = {**known, tensor: frozenset((1,))}
+    for n in numbers:
+        if wrong & (_of(op.equations[n].rhs, right) or frozenset()):
+            return n
+    return numbers[0]
 
 
 def _where(condition: Expr | None) -> tuple[Expr, ...]:

@@ -20,6 +20,7 @@ from ..algo.tensor_expr.folds import Part, part_of
 from ..algo.tensor_expr.op import Op, Param, Rule
 from ..algo.tensor_expr.uses import map_exprs
 from .blocks import reads_value
+from .degree import has_steps
 from .derivatives import EVEN
 from .naming import fresh_name, named
 from .reverse import adjoint
@@ -54,7 +55,7 @@ def _tangent(op: Op, names: tuple[str, ...], ties: str) -> Op:
     whole = replace(back, params=(*primal, *seeds), shapes=extents, _memo={})
     forth = adjoint(whole, tuple(seed.name for seed in seeds))
     if op.rules or any(op.rules_of_reducers):
-        _refuse_nonlinear(op, forth, [seed.name for seed in seeds])
+        _refuse_nonlinear(op, back, forth, [seed.name for seed in seeds])
     # Linear in the seeds, it reads of one at most the type, which the result has too.
     new = {seed.name: name for seed, name in zip(seeds, op.returns, strict=True)}
     defined = {eq.tensor for eq in forth.equations}
@@ -109,9 +110,9 @@ def _by_jvp(item: Expr) -> Expr:
     )
 
 
-def _refuse_nonlinear(op: Op, forth: Op, seeds: Sequence[str]) -> None:
+def _refuse_nonlinear(op: Op, back: Op, forth: Op, seeds: Sequence[str]) -> None:
     """A rule need not be linear in the cotangents, but then it has no transpose."""
-    read = [name for name in seeds if reads_value(forth, name)]
+    read = [name for name in seeds if reads_value(forth, name) or has_steps(back, name)]
     if read:
         raise GradientError(
             f"tangent of {op.name}: its vjp rule is not linear in {read[0]}, so that it says "

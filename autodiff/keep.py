@@ -69,6 +69,11 @@ def _keeping(op: Op, what: Kept) -> Op:
     form = normal_of(op)
     known = [name for name in keepable(op, form) if name not in op.returns]
     for name, every in what:
+        if name in [p.name for p in op.params]:
+            raise GradientError(
+                f"gradient of {op.name}: it cannot keep {name}, a parameter, which gradients take "
+                "where they read it; for gradients by several parameters give a tuple of names"
+            )
         if name not in known and not (every > 1 and name in op.returns):
             listed = f"expected some of {', '.join(known)}" if known else "it computes nothing else"
             raise GradientError(f"gradient of {op.name}: it cannot keep {name}; {listed}")

@@ -27,7 +27,7 @@ from ..algo.tensor_expr.settle import needs
 from ..algo.tensor_expr.trace import trace
 from ..algo.tensor_expr.types import infer
 from .blocks import extents_of, fitted, moves, pull_of, reads_value, same_shape
-from .degree import degrees
+from .degree import degrees, first_of, has_steps
 
 
 def defvjp(self: Op, rule: Any) -> Op:
@@ -229,8 +229,10 @@ def _check_type(
     if found[name] is types[like]:
         return
     number = next(n for n, eq in enumerate(made.equations) if eq.tensor == name)
+    open_types = any(p.type.dtype is None for p in op.params)
+    tried = "where arguments that have no type are f32, " if open_types else ""
     raise _error(
-        op, kind, f"{name} has elements of type {found[name]} where those of {like} are "
+        op, kind, f"{tried}{name} has elements of type {found[name]} where those of {like} are "
         f"{types[like]}; cast it, or compute it of what has that type", made, number,
     )  # fmt: skip
 
@@ -244,7 +246,7 @@ def _check_degrees(op: Op, kind: str, made: Op, rule: Rule) -> None:
     for name in made.returns:
         wrong = (found[name] or frozenset()) - {1}
         if wrong:
-            number = next(n for n, eq in enumerate(made.equations) if eq.tensor == name)
+            number = first_of(made, name, wrong, found)
             what = f"has a term of degree {min(wrong)} in" if min(wrong) else "has a term without"
             raise _error(
                 op, kind, f"{name} {what} {_some(moving or names)}, so it is no derivative; "
@@ -254,8 +256,9 @@ def _check_degrees(op: Op, kind: str, made: Op, rule: Rule) -> None:
 
 def _check_linear(op: Op, made: Op, rule: Rule) -> None:
     pull = pull_of(rule if rule.vjp is None else replace(rule, vjp=None))
-    for name in (p for p in pull.values if p not in (*rule.params, *rule.results)):
-        if reads_value(pull.op, name):
+    tangents = {moves(rule)[name] for name in rule.params}
+    for name in (p.name for p in made.params if p.name in tangents):
+        if reads_value(pull.op, name) or has_steps(made, name):
             raise _error(op, "jvp", f"it is not linear in {name}, so it is no derivative", made, 0)
 
 

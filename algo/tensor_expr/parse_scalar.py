@@ -44,7 +44,7 @@ class ScalarParser(ReducerParser):
         if len(partials) != len(function.params):
             raise fail(
                 f"{title.text} has parameters {', '.join(function.params)}, and {len(partials)} "
-                "derivatives are given; expected one for each",
+                "derivatives are given; expected one for each, separated by commas",
                 title.loc,
             )
         self.functions[title.text] = Scalar(

@@ -75,6 +75,11 @@ class ScalarFunction:
             given = _parsed(f"{f.name} = {rule}", {f.name: ScalarFunction(f)}, "derivative")
             self.function = given
             return self
+        if not callable(rule):
+            raise error(
+                f"{rule!r} is no derivative of {f}; expected a Python function of its parameters, "
+                'or a text such as "2 * x", one derivative for each, separated by commas'
+            )
         args = [*(Access(p, ()) for p in f.params), VALUE]
         count = len(inspect.signature(rule).parameters)
         if count not in (len(args) - 1, len(args)):
@@ -86,7 +91,7 @@ class ScalarFunction:
         if len(partials) != len(f.params):
             raise error(
                 f"{f} has parameters {', '.join(f.params)}, and {len(partials)} derivatives are "
-                "given; expected one for each"
+                "given; expected a tuple of one for each"
             )
         self.function = Scalar(f.name, f.params, f.body, partials)
         return self

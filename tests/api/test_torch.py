@@ -223,6 +223,27 @@ def test_rules_hold_for_each_element_of_a_batch() -> None:
     torch.testing.assert_close(each(x), 3 * x)
 
 
+def test_a_rule_that_is_given_later_counts_from_then_on() -> None:
+    f, x = dt.op("f(x: [N]) -> y:\n  y[i] = x[i] ** 2"), wanted(3)
+    run = dt.torch(f)
+    for factor in (5, 7):
+        f.defvjp(f"dx[i] = {factor} * x[i] * dy[i]")
+        (found,) = torch.autograd.grad(run(x).sum(), x)
+        torch.testing.assert_close(found, factor * x.detach())
+        torch.testing.assert_close(torch.func.jacfwd(run)(x), torch.diag(factor * x.detach()))
+
+
+def test_batches_as_before_torch_func_are_refused() -> None:
+    y = dt.torch(WAVE)(x := wanted(3))
+    with pytest.raises(dt.UnsupportedError) as error:
+        torch.autograd.grad(y, x, torch.eye(3, dtype=x.dtype), is_grads_batched=True)
+    assert str(error.value) == (
+        "wave_dx: torch calls it for a batch in the way that preceded torch.func; instead of "
+        "is_grads_batched, check_batched_grad or vectorize use torch.vmap, torch.func.jacrev or "
+        "torch.func.jacfwd"
+    )
+
+
 @pytest.mark.parametrize("keep", [(), "h", {"h": 2}, None])
 def test_what_is_kept_is_chosen(keep: Any) -> None:
     """Of every choice the results and all derivatives are the same."""

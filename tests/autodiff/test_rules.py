@@ -196,6 +196,31 @@ def test_what_is_surely_not_linear_is_refused(kind: str, rule: str, wrong: str) 
     assert not f.rules
 
 
+@pytest.mark.parametrize("rule", ["dx[i] = dy[i] % 2.0", "dx[i] = dy[i] - floor(dy[i])"])
+def test_what_rounds_its_cotangent_has_no_forward_mode(rule: str) -> None:
+    """Its derivative is a constant, and yet it is not linear."""
+    f = dt.op("f(x: [N]) -> y:\n  y[i] = x[i] * x[i]").defvjp(rule)
+    with pytest.raises(dt.GradientError) as error:
+        dt.jvp(f, (np.ones(2),), (np.ones(2),))
+    assert str(error.value) == (
+        "tangent of f: its vjp rule is not linear in dy, so that it says nothing of forward mode; "
+        "give a jvp rule too"
+    )
+    with pytest.raises(dt.GradientError, match="the jvp rule of f: it is not linear in dx, so it"):
+        f.defjvp(rule.replace("x[", "z[").replace("dy", "dx").replace("dz", "dy"))
+
+
+def test_a_rule_may_round_what_is_no_cotangent() -> None:
+    f = dt.op("f(x: [N]) -> y:\n  y[i] = x[i] * x[i]").defvjp("dx[i] = floor(x[i]) * dy[i]")
+    assert dt.jvp(f, (np.full(2, 3.5),), (np.ones(2),))[1].tolist() == [3, 3]
+
+
+def test_of_a_recurrence_the_equation_is_shown_that_is_not_linear() -> None:
+    f = dt.op("f(x: [N]) -> y:\n  y[i] = x[i] * x[i]")
+    with pytest.raises(dt.GradientError, match=r"degree 2 in dy(.|\n)*in dx\[i\] = dx\[i-1\]"):
+        f.defvjp("dx[0] = dy[0]\ndx[i] = dx[i-1] * dy[i] where i in 1:N")
+
+
 @pytest.mark.parametrize(
     "rule",
     [
