@@ -72,13 +72,16 @@ class AtOnce:
     names: dict[str, str] = field(default_factory=dict)
 
     def _kinds(self) -> tuple[tuple[Mapping[str, Component], int], ...]:
-        """The tensors that have the indices of components, and whether positions come before."""
-        return (self.bodies, 1), (self.made, 1), (self.whole, 0)
+        """The tensors that have the indices of components, and whether positions come before;
+        without those of which nothing says a rank, as nobody reads them."""
+        kinds = (self.bodies, 1), (self.made, 1), (self.whole, 0)
+        return tuple(({n: c for n, c in found.items() if n in self.checked.shapes}, ahead)
+                     for found, ahead in kinds)  # fmt: skip
 
     def _position(self) -> Expr | None:
         """The size of a block."""
         first = {shape[0] if (shape := self.checked.shapes[name]) else None
-                 for name in (*self.bodies, *self.made)}  # fmt: skip
+                 for found, ahead in self._kinds() if ahead for name in found}  # fmt: skip
         size, *others = first or {None}
         return size if isinstance(size, Size) and not others else None
 

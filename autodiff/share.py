@@ -25,8 +25,9 @@ def shared(graph: Graph, apart: Collection[str] = ()) -> Graph:
     sources = _sources(graph, apart)
     wanted: dict[Apply, dict[str, None]] = {}
     names: dict[Apply, tuple[str, ...]] = {}
-    for node, (source, origin) in sources.items():
-        names[node] = worth_keeping(origin.op, origin.wrt)
+    for node, (source, origin) in reversed(sources.items()):
+        # One whose own gradient takes something of it stays as that gradient knows it.
+        names[node] = () if wanted.get(node) else worth_keeping(origin.op, origin.wrt)
         wanted.setdefault(source, {}).update(dict.fromkeys(names[node]))
     if not any(wanted.values()):
         return graph
@@ -67,12 +68,12 @@ def shared(graph: Graph, apart: Collection[str] = ()) -> Graph:
 
 
 def _sources(graph: Graph, apart: Collection[str]) -> dict[Apply, tuple[Apply, Origin]]:
-    """Of each application of a gradient operator, the one that it is of, if it is in the graph."""
+    """Of each application of a gradient operator, the one that it is of, if it is in the graph
+    before it."""
     found: dict[Apply, tuple[Apply, Origin]] = {}
     by_op: dict[str, list[Apply]] = {}
     for node in graph.nodes:
         by_op.setdefault(node.op.fingerprint, []).append(node)
-    for node in graph.nodes:
         origin: Origin | None = node.op._memo.get(Origin.key)
         if origin is None or graph.ids[node] in apart:
             continue

@@ -159,6 +159,13 @@ def test_an_index_that_stands_alone_runs_over_the_whole() -> None:
     ]
 
 
+def test_a_rule_may_declare_what_it_does_not_read() -> None:
+    lse = logsumexp()
+    lse.defvjp("f(x: [N], y, dy) -> dx:\n  dx[i] = exp(x[i]) * dy[] where i in 0:N")
+    found = dt.op("y[i] = lse(x[i,j])", reducers={"lse": lse}).gradient("x")
+    assert found.text == "y_dx(x: [I, J], dy: [I]) -> dx:\n    dx[i,j] = exp(x[i,j]) * dy[i]"
+
+
 def test_other_narrow_floats_and_sizes() -> None:
     op = plain(logsumexp().defvjp(RULE))
     x, w = RNG.standard_normal((3, 4)).astype(np.float16), np.ones(4, np.float16)
