@@ -26,8 +26,11 @@ def op_types(
     names = [p.name for p in op.params]
     for text in inputs:
         match = re.fullmatch(r"\s*(\w+)\s*=\s*(\w+)\s*\[([\d\s,]*)\]\s*", text)
-        if not match or match[2] not in BY_NAME:
+        if not match:
             raise OpError(f"-i {text!r}: expected NAME=TYPE[SIZES], such as A=f32[64,64]")
+        if match[2] not in BY_NAME:
+            known = ", ".join(BY_NAME)
+            raise OpError(f"-i {text!r}: {match[2]} is no element type; expected one of {known}")
         if match[1] not in names:
             raise OpError(
                 f"-i {text!r}: {op.name} has no input {match[1]}, only {', '.join(names)}"

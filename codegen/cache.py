@@ -8,6 +8,7 @@ no error: the compiler compiles.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -87,9 +88,9 @@ class ObjectCache:
             if self._room < 0:
                 self._evict()
         except OSError as error:
-            self._warn(
-                f"{self.folder} cannot be written ({error.strerror}); what is compiled is not kept"
-            )
+            taken = isinstance(error, FileExistsError)  # by what is no folder
+            reason = os.strerror(errno.ENOTDIR) if taken else error.strerror
+            self._warn(f"{self.folder} cannot be written ({reason}); what is compiled is not kept")
 
     def _warn(self, message: str) -> None:
         if not self._warned:

@@ -75,8 +75,13 @@ def test_what_an_example_lacks_is_one_line(
     [
         ([TEXT], "autotune: C: give sizes, for example -s I=64\n"),
         (
+            [TEXT, "-i", "A=f32(2,2)"],
+            "autotune: -i 'A=f32(2,2)': expected NAME=TYPE[SIZES], such as A=f32[64,64]\n",
+        ),
+        (
             [TEXT, "-i", "A=f33[2,2]"],
-            "autotune: -i 'A=f33[2,2]': expected NAME=TYPE[SIZES], such as A=f32[64,64]\n",
+            "autotune: -i 'A=f33[2,2]': f33 is no element type; expected one of bool, i8, i16, "
+            "i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64\n",
         ),
         ([TEXT, "-i", "Z=f32[2,2]"], "autotune: -i 'Z=f32[2,2]': C has no input Z, only A, B\n"),
         ([TEXT, "-s", "Q=2"], "autotune: -s 'Q=2': C has no size Q, only I, K, J\n"),

@@ -119,9 +119,12 @@ def test_a_limit_of_zero_keeps_nothing(tmp_path: Path) -> None:
     assert cache.get("a") is None and not cache.folder.exists()
 
 
-def test_a_folder_that_cannot_be_made_is_no_error_and_one_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["file", "file/cache"])
+def test_a_folder_that_cannot_be_made_is_no_error_and_one_warning(
+    tmp_path: Path, folder: str
+) -> None:
     (tmp_path / "file").write_text("in the way")
-    cache = ObjectCache(tmp_path / "file" / "cache", 1 << 20)
+    cache = ObjectCache(tmp_path / folder, 1 << 20)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for key in ("a", "b"):
