@@ -53,14 +53,15 @@ def _gradient(self: Op, wrt: str | tuple[str, ...], keep: Keep = (), *, ties: st
     return carried(self, gradient(self, wrt, keep, ties))
 
 
-def _keeping(self: Op, *names: str, **steps: int) -> Op:
+def _keeping(self: Op, *names: Keep, **steps: int) -> Op:
     """The operator that returns these of its temporaries too, after its results: what a gradient
     is given by `.gradient(wrt, keep=names)`. A reduction inside an equation of y is called `y_sum`,
-    as gradients print it. `h=16` returns every 16th step of the recurrence h, as `h_kept`. Raises
-    `GradientError` for other names."""
+    as gradients print it. `h=16` (or {"h": 16}) returns every 16th step of the recurrence h, as
+    `h_kept`. Raises `GradientError` for other names."""
     from .autodiff.keep import keeping, kept
 
-    return carried(self, keeping(self, kept({**dict.fromkeys(names, 1), **steps})))
+    what = [pair for item in names for pair in kept(item)]
+    return carried(self, keeping(self, kept({**dict(what), **steps})))
 
 
 def _defvjp(self: Op, rule: Any) -> Op:

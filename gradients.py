@@ -50,9 +50,10 @@ def vjp(
     None, and what is given for results that are no floats is left out, so that None will do. `keep`
     names the tensors of an operator that are kept for `pull` (`Op.keeping`), which computes the
     others again; () keeps results alone, None what reductions and recurrences give, {"h": 16} every
-    16th step of the recurrence h. In a program it takes and gives values, and `pull` takes them of
-    arrays too. `ties` is as in
-    `grad`. Raises `GradientError` where no argument is a float, and for other names.
+    16th step of the recurrence h, if that needs no other. Arguments are read by `pull` as they are
+    then, so do not change arrays in between. In a program it takes and gives values, and `pull`
+    takes them of arrays too. `ties` is as in `grad`. Raises `GradientError`
+    where no argument is a float, and for other names.
     """
     if not isinstance(function, Op) or has_values(primals, {}):
         if keep is not None and not isinstance(function, Op):
@@ -212,8 +213,9 @@ def grad(of: Any, argnums: Any = 0, *, ties: str = EVEN) -> Any:
     tuples), which stand in their place: the gradients, nested alike.
 
     What a tie of max or min gets is shared evenly; with `ties` "first" it goes to the first
-    instance, in the order of an operator's loops as they are written, or the first argument. No
-    schedule changes that.
+    instance, in the order of an operator's loops as they are written, or the first argument. Of
+    `max(a, b, c)` these are ties of two, of c with the greater of a and b. No schedule changes
+    that.
     """
     if isinstance(of, Value):
         leaves, structure = flatten(argnums)

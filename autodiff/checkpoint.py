@@ -48,10 +48,11 @@ def checkpoints(form: Normal, name: str, every: int) -> Checkpoints:
         raise GradientError(f"keep every {every} steps of {name}: {why}; keep it whole")
     found = _steps(name, equations)
     if found is None or not 0 < found[1] < every:
-        need = f"each step needs the {found[1]} before it" if found else (
-            "in no dimension does each step need the same steps before it"
-        )  # fmt: skip
-        raise GradientError(f"keep every {every} steps of {name}: {need}; keep it whole")
+        need, more = "in no dimension does each step need the same steps before it", ""
+        if found and found[1] > 0:
+            need = f"each step needs the {found[1]} before it"
+            more = f"every {found[1] + 1} or more, or keep "
+        raise GradientError(f"keep every {every} steps of {name}: {need}; keep {more}it whole")
     dim, depth = found
     shape = form.shapes[name]
     taken = set(form.shapes)

@@ -65,7 +65,7 @@ def has_steps(op: Op, by: str) -> bool:
     return False
 
 
-def first_of(op: Op, tensor: str, wrong: Degrees, known: dict[str, Degrees]) -> int:
+def first_of(op: Op, tensor: str, wrong: frozenset[int], known: dict[str, Degrees]) -> int:
     """The number of the first equation of a tensor that by itself gives terms of wrong degrees;
     one that only passes on those that it has does not."""
     numbers = [n for n, eq in enumerate(op.equations) if eq.tensor == tensor]

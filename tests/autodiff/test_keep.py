@@ -104,6 +104,12 @@ def test_keeping_prints_as_a_person_would_write_it() -> None:
     assert parse(NORM).keeping() == parse(NORM)
 
 
+def test_steps_to_keep_come_in_a_dict_too() -> None:
+    op = dt.op("h[0] = x[0]\nh[t] = sin(h[t-1]) * x[t] where t in 1:T", name="f")
+    assert op.keeping({"h": 3}) == op.keeping(h=3)
+    assert op.keeping(("h",)) == op.keeping("h")
+
+
 def test_what_is_scheduled_runs_as_it_is() -> None:
     op, arrays, _ = of("dense")
     schedule = op.schedule().parallel("n")
