@@ -34,18 +34,19 @@ def _stmt(stmt: Stmt, known: Known) -> Stmt:
         choices = list(_choices(stmt, known))
         if choices:
             cond, then, orelse = choices[0].args
-            made = [substitute(stmt, {choices[0]: part}) for part in (then, orelse)]
-            if sum(len(list(_choices(part, known))) for part in made) <= len(choices):
-                made = [_stmt(part, known) for part in made]
-            return If(cond, *made)
+            taken, other = (substitute(stmt, {choices[0]: part}) for part in (then, orelse))
+            left = [*_choices(taken, known), *_choices(other, known)]
+            if len(left) > len(choices):
+                return If(cond, taken, other)
+            return If(cond, _stmt(taken, known), _stmt(other, known))
     within = inside(stmt, known)
     return rebuild(stmt, lambda inner: _stmt(inner, within))
 
 
-def _choices(loop: For, known: Known) -> Iterator[Call]:
+def _choices(stmt: Stmt, known: Known) -> Iterator[Call]:
     """The choices of the one statement in nested loops that no iteration changes."""
     bound: set[str] = set()
-    stmt: Stmt = loop
+    lanes = False
     while isinstance(stmt, For):
         least = span_of(stmt, known)[0]
         if stmt.kind not in ("serial", "vector") or least is None or least < 1:
