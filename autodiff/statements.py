@@ -12,28 +12,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..algo.dtypes import DType
-from ..algo.errors import UnsupportedError
-from ..algo.tensor_expr.affine import is_affine, normalize
+from ..algo.tensor_expr.affine import is_affine
 from ..algo.tensor_expr.binding import map_reductions
-from ..algo.tensor_expr.build import add, both, compare, conjuncts, sub
-from ..algo.tensor_expr.domains import largest, within
+from ..algo.tensor_expr.build import both, conjuncts
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
-    Const,
     Expr,
-    Index,
     Range,
     Reduce,
     accesses,
     children,
     indices_of,
-    substitute,
-    walk,
 )  # fmt: skip
 from ..algo.tensor_expr.folds import groups
 from ..algo.tensor_expr.op import Checked, Equation
-from ..algo.tensor_expr.printer import print_expr
+from .boxes import boxed, over_boxes, separate
 from .lifted import lifted
 from .naming import fresh_name
 from .unfold import Folded, folded, is_plain, prefixes
@@ -113,7 +107,9 @@ def normal(
     """The statements of an operator, whose `equations` come in the order of their dependences;
     temporaries come before the statement that uses them. Tensors of `whole` are differentiated
     otherwise and get none."""
-    out = Normal(equations, types, shapes=dict(checked.shapes))
+    shapes = dict(checked.shapes)
+    equations = separate(equations, shapes)
+    out = Normal(equations, types, shapes=shapes)
     for group in groups(equations):
         tensor = equations[group[0]].tensor
         if tensor in whole:
@@ -142,7 +138,7 @@ def _split_group(equations: Sequence[Equation], owner: str, out: Normal) -> None
             _split(equation, owner, out)
         return
     reduces = [eq.rhs for eq in equations if isinstance(eq.rhs, Reduce)]
-    every = [_boxes([*eq.ranges, *r.ranges], list(conjuncts(r.where)))
+    every = [over_boxes([*eq.ranges, *r.ranges], list(conjuncts(r.where)))
              for eq, r in zip(equations, reduces, strict=True)]  # fmt: skip
     boxes = dict.fromkeys(r for ranges, _ in every for r in ranges)
     where = every[0][1]
@@ -185,7 +181,7 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
         ranges += body.ranges
         where += conjuncts(body.where)
         body = body.body
-    ranges, where = _boxes(ranges, where)
+    ranges, where = over_boxes(ranges, where)
     s = Statement(
         equation.tensor, equation.lhs, tuple(ranges), tuple(where), body, reducer, equation
     )
@@ -199,37 +195,6 @@ def _without_reductions(s: Statement, owner: str, out: Normal) -> Expr:
     """The body of a statement with the reductions inside it read from temporaries."""
     values = {r: _temporary(r, guard, s, owner, out) for r, guard in _outermost(s.body)}
     return map_reductions(s.body, values.__getitem__) if values else s.body
-
-
-def _boxes(ranges: list[Range], where: list[Expr]) -> tuple[list[Range], list[Expr]]:
-    """Ranges over sizes alone: `k in 0:i+1` becomes `k in 0:N` and the condition `k < i+1`."""
-    box: list[Range] = []
-    where = list(where)
-    for r in ranges:
-        at, dims = Index(r.index), [outer.index for outer in box]
-        lo, hi = r.lo, r.hi
-        if indices_of(lo):
-            where.append(compare("ge", at, lo))
-            top = _largest(dims, sub(Const(0), lo), box, r)
-            lo = normalize(sub(Const(0), top))
-        if indices_of(hi):
-            last = normalize(sub(hi, Const(1)))
-            shorter = last in walk(hi)  # k <= i rather than k < i+1
-            where.append(compare("le", at, last) if shorter else compare("lt", at, hi))
-            hi = _largest(dims, hi, box, r)
-        box.append(Range(r.index, lo, hi))
-    return box, where
-
-
-def _largest(dims: list[str], value: Expr, box: list[Range], r: Range) -> Expr:
-    found = largest(dims, value, within(box))
-    if found is None:
-        raise UnsupportedError(
-            f"the gradient needs bounds for {r.index} in {print_expr(r.lo)}:{print_expr(r.hi)} "
-            f"over sizes alone, and they are no single formula; give {r.index} a range over sizes "
-            "and the rest as a condition"
-        )
-    return found
 
 
 def _with_body(equation: Equation, body: Expr) -> Equation:
@@ -291,7 +256,7 @@ def _temporary(
         used = more
     name = fresh_name(f"{owner}_{reduce.reducer}", out.shapes)
     free = [r for r in outer.ranges if r.index in used]
-    equation, access = _boxed(name, free, reduce, tied)
+    equation, access = boxed(name, free, reduce, tied)
     out.shapes[name] = tuple(r.hi for r in equation.ranges)
     _split_group([equation], owner, out)
     out.temporaries[name] = owner  # after those inside it, which it reads
@@ -313,30 +278,5 @@ def companion(
     own = {r.index for r in e.ranges}
     inside = tuple(r for r in s.ranges if r.index not in own)
     reduce = Reduce(reducer, tuple(r.index for r in inside), body, inside, where)
-    equation, access = _boxed(name, (r for r in s.ranges if r.index in own), reduce, ())
+    equation, access = boxed(name, (r for r in s.ranges if r.index in own), reduce, ())
     return equation, tuple(r.hi for r in equation.ranges), access
-
-
-def _boxed(
-    name: str, free: Iterable[Range], reduce: Reduce, conditions: Iterable[Expr]
-) -> tuple[Equation, Access]:
-    """A tensor that holds `reduce` for each value of `free`, counted from 0, and its access.
-
-    Where `conditions` on `free` fail, it holds the empty reduction.
-    """
-    free = tuple(free)
-    shifts: dict[Expr, Expr] = {
-        Index(r.index): add(Index(r.index), r.lo) for r in free if r.lo is not Const(0)
-    }
-
-    def shifted(expr: Expr) -> Expr:
-        return normalize(substitute(expr, shifts))
-
-    where: Expr | None = None
-    for condition in (*conditions, *conjuncts(reduce.where)):
-        where = both(where, shifted(condition))
-    ranges = tuple(Range(r.index, Const(0), normalize(sub(r.hi, r.lo))) for r in free)
-    inside = tuple(Range(r.index, shifted(r.lo), shifted(r.hi)) for r in reduce.ranges)
-    rhs = Reduce(reduce.reducer, reduce.indices, shifted(reduce.body), inside, where, reduce.dtype)
-    access = Access(name, tuple(normalize(sub(Index(r.index), r.lo)) for r in free))
-    return Equation(name, tuple(Index(r.index) for r in free), rhs, ranges), access

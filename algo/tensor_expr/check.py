@@ -34,7 +34,7 @@ from .expr import (
 )
 from .extents import Extents
 from .extremes import check_extremes
-from .folds import groups, is_joint
+from .folds import groups
 from .located import failure
 from .op import Checked, Equation, Op, Step
 from .order import arranged
@@ -104,14 +104,8 @@ class _Checker:
     def _define(self, unit: Sequence[int]) -> list[Step]:
         """Ranges, shapes and proofs of one equation, or of those of a cycle of tensors."""
         cyclic = self.equations[unit[0]].tensor in self.cycles
-        joint = next((n for n in unit if is_joint(self.equations[n].rhs)), None)
-        if cyclic and joint is not None:
-            raise self.fail(
-                joint,
-                f"{self.equations[joint].tensor} is a result of a joint reduction, which cannot "
-                f"need its own results yet",
-            )
-        left: list[tuple[int, ...]] = [(n,) for n in unit] if cyclic else [tuple(unit)]
+        together = [group for group in self.groups if group[0] in unit]
+        left = list(together)
         while left:
             group = self._infer_one(left)
             left.remove(group)
@@ -123,10 +117,11 @@ class _Checker:
                     self._shape(tensor)
         if cyclic:
             check_own_reads(self.op, {n: self.equations[n] for n in unit})
-        for n in unit if cyclic else ():
-            self._unify((n,))
-            self.ranges[n] = {i: self._resolved(r) for i, r in self.ranges[n].items()}
-            self._expand(n)
+        for group in together if cyclic else ():
+            self._unify(group)
+            for n in group:
+                self.ranges[n] = {i: self._resolved(r) for i, r in self.ranges[n].items()}
+                self._expand(n)
         for tensor in dict.fromkeys(self.equations[n].tensor for n in unit):
             if all(m in self.ranges for m in self._defining(tensor)):
                 self._prove(tensor)
@@ -134,7 +129,7 @@ class _Checker:
             return [Step(n) for n in unit]
         mine = {n: self.equations[n] for n in unit}
         here = {n: self.uses[n] for n in unit}
-        found, steps = arranged(mine, here, self.ranges, self.fail)
+        found, steps = arranged(mine, here, self.ranges, together, self.fail)
         for n, eq in found.items():
             self.equations[n] = eq
         return steps
@@ -328,14 +323,15 @@ class _Checker:
         if len(mine) > 1:
             return
         ((n, eq),) = mine.items()
+        tensor = eq.tensor
         for index in eq.lhs:
             if isinstance(index, Index) and eq.reducer is None:
                 lo = self.ranges[n][index.name].lo
                 if lo is not const(0):
                     raise self.fail(
                         n,
-                        f"output index {index.name} starts at {print_expr(lo)}, not at 0; shift "
-                        f"it, or define the elements before by another equation",
+                        f"output index {index.name} of {tensor} starts at {print_expr(lo)}, not at "
+                        f"0; shift it, or define the elements before by another equation",
                     )
 
     def _result(self, steps: tuple[Step, ...]) -> Checked:

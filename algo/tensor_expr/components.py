@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from .expr import accesses
@@ -51,10 +51,13 @@ def _mask(numbers: Sequence[int]) -> int:
     return sum(1 << n for n in numbers)
 
 
-def cycles_of(reads: Sequence[tuple[str, Collection[str]]]) -> dict[str, int]:
+def cycles_of(
+    reads: Sequence[tuple[str, Collection[str]]], joint: Iterable[Sequence[int]] = ()
+) -> dict[str, int]:
     """The tensors that need themselves, directly or through others, by component.
 
-    `reads` says of every equation in turn which tensor it defines and which it reads.
+    `reads` says of every equation in turn which tensor it defines and which it reads. Those of each
+    of `joint` are computed together, so what needs the tensor of one needs those of all.
     """
     needs: dict[str, set[str]] = {}
     early = False
@@ -64,15 +67,24 @@ def cycles_of(reads: Sequence[tuple[str, Collection[str]]]) -> dict[str, int]:
     if not early:
         return {}  # the usual case: every equation reads what those before it define
     found: dict[str, int] = {}
-    for n, part in enumerate(components(list(needs), needs)):
-        if len(part) > 1 or part[0] in needs[part[0]]:
+    tied = {tensor: set(read) for tensor, read in needs.items()}
+    for group in joint:
+        for n in group:
+            tied[reads[n][0]] |= {reads[m][0] for m in group if m != n}
+    for n, part in enumerate(components(list(tied), tied)):
+        if any(not needs[tensor].isdisjoint(part) for tensor in part):
             found |= dict.fromkeys(part, n)
     return found
 
 
+def recurrences(equations: Sequence[Equation]) -> dict[str, int]:
+    """The tensors of equations that need themselves, by component."""
+    return cycles_of([(eq.tensor, reads(eq)) for eq in equations], groups(equations))
+
+
 def tensor_cycles(op: Op) -> dict[str, int]:
     """The defined tensors of an op that need themselves, by component."""
-    return cycles_of([(eq.tensor, reads(eq)) for eq in op.equations])
+    return recurrences(op.equations)
 
 
 def reads(eq: Equation) -> set[str]:

@@ -71,7 +71,7 @@ def elaborate_index(expr: Expr, env: Env) -> Expr:
 
     def rule(item: Expr) -> Expr:
         if isinstance(item, Access):
-            dtype = env[item.tensor]
+            dtype = env.get(item.tensor, i64)  # in a recurrence it may not be known yet
             if not dtype.is_int:
                 shown = print_expr(item)
                 helps = f", as i64({shown}) is" if dtype.is_float else ""
@@ -221,8 +221,9 @@ def _reduction(item: Reduce, body: Value, env: Env) -> Value:
     if isinstance(item.reducer, Part):
         from .fold_types import result_types, typed_part  # which needs this file
 
-        (result,) = result_types(item.reducer.fold, (item.body,), env)
-        return Value(typed_part(item, result, env), result)
+        found = result_types(item.reducer.fold, (item.body,), env)
+        assert found is not None
+        return Value(typed_part(item, found[0], env), found[0])
     reducer = REDUCERS[item.reducer]
     own = bool_ if reducer.accumulator(bool_) is bool_ and item.reducer in ("any", "all") else None
     dtype = own or (body.type if isinstance(body.type, DType) else NATIVE[body.type])

@@ -28,9 +28,11 @@ from .expr import Cast, Const, Expr, Reduce
 from .folds import Fold, Part
 
 
-def result_types(fold: Fold, bodies: Sequence[Expr], env: Env) -> list[DType]:
-    """The types of a fold's results, one a component."""
+def result_types(fold: Fold, bodies: Sequence[Expr], env: Env) -> list[DType] | None:
+    """The types of a fold's results, one a component; None while a body's type is not known."""
     kinds: list[Kind] = [typed_value(body, env).type for body in bodies]
+    if type(None) in kinds:
+        return None
     for _ in range(8):  # types only grow
         scalars = typing_cast(Mapping[str, DType], _scalars(fold, kinds))
         grown = [

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .op import Equation, Op, Rule
+    from .surface import Draft
 
 
 @node
@@ -162,7 +163,15 @@ def is_joint(expr: Expr) -> bool:
     return part is not None and len(part.fold.combine) > 1
 
 
-def groups(equations: Sequence[Equation]) -> list[tuple[int, ...]]:
+def together(number: int, equations: Sequence[Equation]) -> range:
+    """The numbers of the equations that are computed with this one, those of a joint reduction
+    with its first: none for the others."""
+    part = part_of(equations[number].rhs)
+    count = 1 if part is None else len(part.fold.combine)
+    return range(number, number if part is not None and part.number else number + count)
+
+
+def groups(equations: Sequence[Equation | Draft]) -> list[tuple[int, ...]]:
     """The numbers of the equations, those of a joint reduction together."""
     out: list[tuple[int, ...]] = []
     at = 0

@@ -19,10 +19,11 @@ from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
 from .evaluate_fold import fold
 from .expr import Access, Index
-from .folds import part_of, uncast
+from .folds import together, uncast
 from .joined import parts
 from .located import located
 from .op import Checked, Equation, Op, Step
+from .order_joint import whole
 from .reducers import REDUCERS
 from .sequence import Pending
 from .settle import settled_on
@@ -97,43 +98,51 @@ class _Run(Evaluator):
     def steps(self, part: Sequence[Step]) -> None:
         """Computes all elements that equations in common loops define."""
         self.number = part[0].equation
-        reducer = part_of(self.checked.equations[self.number].rhs)
-        if reducer is not None and len(reducer.fold.combine) > 1:
-            if reducer.number == 0:  # the others are defined with the first
-                self._joint(len(reducer.fold.combine))
-            return
-        equations = [self.equations[step.equation] for step in part]
+        for step in part if part[0].carries else ():
+            self._target(self.equations[step.equation].tensor)
+        groups = [(step, self._together(step)) for step in part]
+        pending = [Pending(self, s, whole(group), len(group) > 1) for s, group in groups if group]
         if part[0].carries:
-            for eq in equations:
-                self._target(eq.tensor)
-            self._sequence([Pending(self, s, eq) for s, eq in zip(part, equations, strict=True)], 0)
+            self._sequence(pending, 0)
             return
-        (eq,) = equations
-        if eq.reducer is not None:
-            self._accumulate(eq, eq.reducer)
-            return
-        for box in self.parts(Box({}, ()), eq.ranges):
-            self._assign(eq, box)
+        for item in pending:
+            eq = self.equations[self.number]
+            if item.joint:
+                self._joint(item)
+            elif eq.reducer is not None:
+                self._accumulate(eq, eq.reducer)
+            else:
+                for box in self.parts(Box({}, ()), eq.ranges):
+                    self._assign(eq, box)
 
-    def _joint(self, count: int) -> None:
-        """Computes the results of a joint reduction, whose first equation is at hand."""
-        typed = self.equations[self.number : self.number + count]
-        boxes = [self.extend(Box({}, ()), eq.ranges) for eq in typed]
-        axes = [[r.index for r in eq.ranges] for eq in typed]
-        found = fold(self, [uncast(eq.rhs) for eq in typed], boxes, axes)
-        for eq, names, value in zip(typed, axes, found, strict=True):
-            dtype = self.dtypes[eq.tensor]
-            left = [names.index(e.name) for e in eq.lhs if isinstance(e, Index)]
-            array = np.transpose(value.array, left)
-            self.tensors[eq.tensor] = Typed(self.convert(array, dtype), dtype)
+    def _together(self, step: Step) -> list[Equation]:
+        """The equations that a step computes."""
+        found = together(step.equation, self.checked.equations)
+        return [self.equations[n] for n in found]
+
+    def _joint(self, item: Pending) -> None:
+        """Computes the results of a joint reduction, for instances of the indices in common."""
+        equations = self._together(item.step)
+        every = [item.over(eq.ranges) for eq in equations]
+        boxes, axes = [box for box, _ in every], [names for _, names in every]
+        try:
+            found = fold(self, [uncast(eq.rhs) for eq in equations], boxes, axes)
+        except Unwritten as error:
+            raise _too_early(error) from None
+        for eq, box, value in zip(equations, boxes, found, strict=True):
+            self._target(eq.tensor)
+            self._store(eq, box, self.convert(value.array, self.dtypes[eq.tensor]))
 
     def _sequence(self, pending: Sequence[Pending], level: int) -> None:
         """Runs what is left of equations in the order of their loops from `level` on."""
         for part in parts(pending, level):
             first = part[0]
             if level == len(first.step.carries):
+                self.number = first.step.equation
+                if first.joint:
+                    self._joint(first)
+                    continue
                 for box in first.boxes():
-                    self.number = first.step.equation
                     self._assign(first.equation, box)
             elif not first.step.carries[level]:
                 self._sequence(part, level + 1)
@@ -169,7 +178,7 @@ class _Run(Evaluator):
         return self.inside(Access(eq.tensor, eq.lhs), self._shape(eq.tensor), positions, box)
 
     def _assign(self, eq: Equation, box: Box) -> None:
-        target = self._target(eq.tensor)
+        self._target(eq.tensor)
         box = self._guarded(eq, box)
         if not all(box.shape) or (box.mask is not None and not box.mask.any()):
             return
@@ -177,8 +186,13 @@ class _Run(Evaluator):
         try:
             value = self.convert(self.evaluate(eq.rhs, box).array, dtype)
         except Unwritten as error:
-            raise InternalError(f"an element of {error} is read before it is written") from None
-        positions = self._positions(eq, box)
+            raise _too_early(error) from None
+        self._store(eq, box, value)
+
+    def _store(self, eq: Equation, box: Box, value: Array) -> None:
+        """Writes what the instances of an equation define."""
+        target = self._target(eq.tensor)
+        positions = self._positions(eq, box) if all(box.shape) else None
         if positions is None:
             return
         at, values = _active(positions, value, box)
@@ -241,6 +255,10 @@ def _explicit(eq: Equation, env: Mapping[str, DType]) -> Equation:
         None if eq.where is None else types.elaborate_condition(eq.where, env),
         eq.reducer,
     )
+
+
+def _too_early(error: Unwritten) -> InternalError:
+    return InternalError(f"an element of {error} is read before it is written")
 
 
 def _active(positions: list[Array], value: Array, box: Box) -> tuple[tuple[Array, ...], Array]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import counted
 from .binding import OPEN, stays
 from .build import both
-from .expr import Call, Expr, Index, Range, Reduce, accesses, indices_of, walk
+from .expr import Access, Call, Expr, Range, Reduce, accesses, indices_of, walk
 from .folds import Part, is_joint, part_of
 
 if TYPE_CHECKING:
@@ -37,14 +37,6 @@ def unified(drafts: Sequence[Draft]) -> list[Draft]:
         if parts != [Part(part.fold, n) for n in range(len(part.fold.combine))]:
             raise _alone(draft, part)
         out += _together(part, members)
-    joint = {draft.tensor: part_of(draft.rhs) for draft in out if is_joint(draft.rhs)}
-    for draft in out:
-        if draft.tensor in joint and [d.tensor for d in out].count(draft.tensor) > 1:
-            raise draft.error(
-                f"{draft.tensor} is a result of {joint[draft.tensor]}, so no other equation may "
-                f"define it",
-                draft.tensor,
-            )
     return out
 
 
@@ -71,8 +63,15 @@ def _alone(draft: Draft, part: object) -> Exception:
 
 def _together(part: Part, members: Sequence[Draft]) -> list[Draft]:
     first, fold = members[0], part.fold
+    for n, member in enumerate(members):
+        if member.tensor in [other.tensor for other in members[:n]]:
+            raise member.error(
+                f"{member.tensor} stands twice on the left; {part} gives "
+                f"{counted(len(members), 'result')}, each a tensor of its own",
+                member.tensor,
+            )
     reduces = [member.rhs for member in members if isinstance(member.rhs, Reduce)]
-    left = [_bare(member, part) for member in members]
+    left = [[name for e in member.lhs for name in indices_of(e)] for member in members]
     every = list(dict.fromkeys(name for names in left for name in names))
     where = reduces[0].where
     for condition in dict.fromkeys(c for member in members for c in member.conditions):
@@ -108,9 +107,9 @@ def _together(part: Part, members: Sequence[Draft]) -> list[Draft]:
                     f"only components whose indices it has",
                     member.tensor,
                 )
-        read = {access.tensor for access in accesses(member.rhs)}
+        read = set(accesses(member.rhs))
         for other_member in members:
-            if other_member.tensor in read:
+            if Access(other_member.tensor, other_member.lhs) in read:
                 raise member.error(
                     f"{other_member.tensor} is read by the reduction that defines it; "
                     f"read it in a later equation",
@@ -125,18 +124,6 @@ def _together(part: Part, members: Sequence[Draft]) -> list[Draft]:
         )
         for n, member in enumerate(members)
     ]
-
-
-def _bare(member: Draft, part: Part) -> list[str]:
-    """The indices of a left side, which must be bare and distinct."""
-    names = [e.name for e in member.lhs if isinstance(e, Index)]
-    if len(names) < len(member.lhs) or len(set(names)) < len(names):
-        raise member.error(
-            f"the left side of {member.tensor} must have bare and distinct indices, as all results "
-            f"of {part} do",
-            member.tensor,
-        )
-    return names
 
 
 def _check_common(

@@ -20,13 +20,12 @@ from .coverage import at_sizes, writes
 from .domains import relation, within
 from .expr import Access, Call, Const, Expr, Index, Range, Size, indices_of, sizes_of, substitute
 from .op import Equation, Step
+from .order_joint import Needs, in_common, joint_needs, of_members, whole
 from .printer import print_expr
 from .skew import completed, skewed
 from .uses import Use
 
 Fail = Callable[[int, str], Exception]
-Needs = Mapping[tuple[int, int], isl.raw.Map]
-"""From instances of one equation to those of another (or of itself) that it needs."""
 QUOTA = 5 * isl.QUOTA
 _MOST = 5  # indices of which all combinations are tried upwards and downwards
 
@@ -35,24 +34,33 @@ def arranged(
     equations: Mapping[int, Equation],
     uses: Mapping[int, Sequence[Use]],
     ranges: Mapping[int, Mapping[str, Range]],
+    together: Sequence[Sequence[int]],
     fail: Fail,
 ) -> tuple[dict[int, Equation], list[Step]]:
     """The equations of a cycle of tensors, each with its loops in order, and how they run.
 
-    `ranges` hold those of reductions too. Raises what `fail` makes of an equation and a message
-    where no order is found.
+    `ranges` hold those of reductions too; `together` are the numbers of the equations, those of
+    each joint reduction as one. Raises what `fail` makes of an equation and a message where no
+    order is found.
     """
     first = min(equations)
+    wholes = {group[0]: whole([equations[n] for n in group]) for group in together}
+    members = {group[0]: group for group in together}
+    equations = {n: in_common(equations[n], wholes[m]) for m in members for n in members[m]}
     try:
         with isl.quota(QUOTA):
-            needs = _needs(equations, uses, ranges, fail)
-            steps = _ordered(equations, needs)
+            needs = joint_needs(_needs(equations, uses, ranges, fail), equations, members)
+            steps = _ordered(wholes, needs)
             if steps is None:
-                raise _no_order(equations, needs, fail)
+                raise _no_order(wholes, needs, fail)
     except isl.Exhausted:
         tensors = _names(eq.tensor for eq in equations.values())
         raise fail(first, f"could not find an order in which {tensors} can be computed") from None
-    found = [_in_order(equations[step.equation], step) for step in steps]
+    found = [
+        _in_order(equations[each.equation], each)
+        for step in steps
+        for each in of_members(step, members[step.equation])
+    ]
     return {step.equation: eq for eq, step in found}, [step for _, step in found]
 
 
@@ -224,7 +232,8 @@ def _in_order(eq: Equation, step: Step) -> tuple[Equation, Step]:
     if any(len(indices) != 1 for indices in mine):
         return eq, step
     by_name = {r.index: r for r in eq.ranges}
-    ranges = tuple(by_name[index] for (index,) in mine)
+    ranges = tuple(by_name.pop(index) for (index,) in mine)
+    ranges += tuple(by_name.values())
     eq = Equation(eq.tensor, eq.lhs, eq.rhs, ranges, eq.where, eq.reducer)
     if all(isinstance(value, Index) for value in step.loops):
         step = replace(step, loops=())

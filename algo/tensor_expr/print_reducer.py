@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..dtypes import BY_NAME
 from .binding import OPEN, stays
-from .expr import Access, Call, Expr, Index, Reduce, substitute, transform, walk
+from .expr import Access, Call, Expr, Index, Reduce, indices_of, substitute, transform, walk
 from .expr_text import text
 from .folds import Fold, Part
 from .names import Written
@@ -107,7 +107,7 @@ def written(eq: Equation, opened: Callable[[Expr, list[str]], Expr]) -> Written:
     """One equation of a joint reduction, whose indices are all given."""
     reduce = eq.rhs
     assert isinstance(reduce, Reduce)
-    left = [e.name for e in eq.lhs if isinstance(e, Index)]
+    left = [name for e in eq.lhs for name in indices_of(e)]
     body = opened(reduce.body, [*left, *reduce.indices])
     rhs = Reduce(reduce.reducer, reduce.indices, body, reduce.ranges, reduce.where, None)
     return Written(eq.tensor, eq.lhs, rhs, eq.ranges, ())
@@ -118,7 +118,7 @@ def together(members: Sequence[Written]) -> str:
     parts = [member.rhs for member in members if isinstance(member.rhs, Reduce)]
     first = parts[0]
     targets = (f"{m.tensor}[{','.join(text(e, 0, True) for e in m.lhs)}]" for m in members)
-    left = [e.name for m in members for e in m.lhs if isinstance(e, Index)]
+    left = [name for m in members for e in m.lhs for name in indices_of(e)]
     body = Call("tuple", tuple(part.body for part in parts))
     found = stays(Reduce(first.reducer, OPEN, body, (), first.where), left)
     indices = OPEN if tuple(found) == first.indices and not first.ranges else first.indices

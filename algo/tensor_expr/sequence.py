@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from .evaluate import Array, Box, Evaluator
-from .expr import Call, Expr, Index
+from .expr import Call, Expr, Index, Range
 from .op import Equation, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The instances of an equation that are left to run inside some values of outer loops.
+    """The instances of an equation that are left to run inside some values of outer loops, or of
+    all equations of a `joint` reduction, of which `equation` has the indices in common.
 
     Those are indices in `limits`, or where a loop is skewed the `points` with that value: the
     indices of each, along one axis.
@@ -23,6 +24,7 @@ class Pending:
     run: Evaluator
     step: Step
     equation: Equation
+    joint: bool = False
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     points: Mapping[str, Array] | None = None
 
@@ -38,6 +40,16 @@ class Pending:
         else:
             count = len(next(iter(self.points.values())))
             yield Box(dict(self.points), (count,))
+
+    def over(self, ranges: Sequence[Range]) -> tuple[Box, list[str]]:
+        """All instances of an equation with these ranges, which are those here and further ones,
+        and the names of its axes."""
+        if self.points is None:
+            box = self.run.extend(Box({}, ()), ranges, self.limits)
+            return box, [r.index for r in ranges]
+        (box,) = self.boxes()
+        further = [r for r in ranges if r.index not in self.points]
+        return self.run.extend(box, further), [*(r.index for r in further), "instance"]
 
     def values(self, level: int) -> set[int]:
         """The values that the loop of that level takes."""

@@ -31,10 +31,11 @@ from .expr import (
     substitute,
 )
 from .fold_stages import end, loops, start, updates
-from .folds import Joint, Member, Part, folded, is_joint, order, part_of, uncast
+from .folds import Joint, Member, Part, folded, order, together, uncast
 from .guarded import Scope, guarded_children, own_reduction
 from .joined import parts
 from .op import Checked, Equation, Kernel, Stage, Turn
+from .order_joint import whole
 from .reducers import EXTREMES, REDUCERS
 from .tensors import Tensors
 from .types import (
@@ -87,25 +88,30 @@ class _Maker:
             several = count[eq.tensor] > 1
             bases.append(f"{eq.tensor}.{part[eq.tensor]}" if several else eq.tensor)
         stages: list[Stage] = []
+        every = self.checked.equations
         for steps in parts(self.checked.steps, 0):
-            first = self.checked.equations[steps[0].equation]
-            if is_joint(first.rhs):
-                stages += self._joint(steps[0].equation)
-                continue
-            equations = [
-                map_exprs(self.checked.equations[s.equation], self.tensors.bound) for s in steps
-            ]
-            self.common = Common({eq.tensor for eq in equations} if steps[0].carries else set())
-            for n, (step, eq) in enumerate(zip(steps, equations, strict=True)):
-                below = steps[n + 1].joined if n + 1 < len(steps) else 0
+            tensors = {self.checked.equations[s.equation].tensor for s in steps}
+            self.common = Common(tensors if steps[0].carries else set())
+            groups = [(s, found) for s in steps if (found := together(s.equation, every))]
+            for n, (step, numbers) in enumerate(groups):
+                below = groups[n + 1][0].joined if n + 1 < len(groups) else 0
                 values = tuple(map(self.tensors.bound, step.loops))
-                self.common.enter(replace(step, loops=values), eq.ranges, below)
-                self.base, self.loc = bases[step.equation], op.location(step.equation)
-                self._equation(eq)
+                equations = [map_exprs(every[m], self.tensors.bound) for m in numbers]
+                self.common.enter(replace(step, loops=values), whole(equations).ranges, below)
+                self.loc = op.location(step.equation)
+                self._define(equations, [bases[m] for m in numbers])
                 self.common.leave(self.stages)
                 self.stages = []
             stages += self.common.stages
         return Kernel(self.checked, self.tensors.declared, tuple(stages), self.sizes)
+
+    def _define(self, equations: Sequence[Equation], bases: Sequence[str]) -> None:
+        """The stages of an equation, or of a joint reduction, called by these names."""
+        if len(equations) > 1:
+            self._joint(equations, bases)
+            return
+        self.base = bases[0]
+        self._equation(equations[0])
 
     def _equation(self, eq: Equation) -> None:
         ranges = {r.index: r for r in eq.ranges}
@@ -139,32 +145,26 @@ class _Maker:
             turn = None if last is None else end(last)
             self._stage(f"{self.base}.final", eq.tensor, eq.ranges, where, lhs, value, turn=turn)
 
-    def _joint(self, number: int) -> list[Stage]:
+    def _joint(self, equations: Sequence[Equation], bases: Sequence[str]) -> None:
         """The stages of a joint reduction, whose equations share the loops of their instances."""
-        part = part_of(self.checked.equations[number].rhs)
-        assert part is not None
-        if part.number > 0:
-            return []  # they are there with those of the first
-        every = self.checked.equations[number : number + len(part.fold.combine)]
-        members = [map_exprs(eq, self.tensors.bound) for eq in every]
-        self.common, self.loc = Common(set()), self.checked.op.location(number)
         made: list[Member] = []
-        reduces = [uncast(typed_rhs(eq, self.env)) for eq in members]
-        for eq, reduce in zip(members, reduces, strict=True):
-            self.base, acc = eq.tensor, dtype_of(reduce, self.env)
+        reduces = [uncast(typed_rhs(eq, self.env)) for eq in equations]
+        for base, eq, reduce in zip(bases, equations, reduces, strict=True):
+            self.base, acc = base, dtype_of(reduce, self.env)
             ranges = {r.index: r for r in eq.ranges}
             body = self._hoist_inside(reduce, Scope(ranges, ()))
             target, place = eq.tensor, eq.lhs
             if acc is not self.env[eq.tensor]:
-                target = f"{eq.tensor}.acc"
+                target = f"{base}.acc"
                 place = self.tensors.temporary(target, acc, list(ranges), ranges)
-            made.append(Member(eq.tensor, target, place, eq.ranges, acc, body))
+                self.common.own(target)
+            made.append(Member(base, target, place, eq.ranges, acc, body))
         first = reduces[0]
         conditions = tuple(conjuncts(first.where))
         self._fold(Joint(folded(first), tuple(made), first.ranges, conditions))
         turn = self.stages[-1].turn
         assert turn is not None
-        for eq, member, (shared, rest) in zip(members, made, loops(made), strict=True):
+        for eq, member, (shared, rest) in zip(equations, made, loops(made), strict=True):
             if member.tensor != eq.tensor:
                 value = cast(member.cell, self.env[eq.tensor], self.env)
                 name = f"{member.stem}.final"
@@ -172,8 +172,6 @@ class _Maker:
                     name, eq.tensor, (*shared, *rest), None, eq.lhs, value,
                     turn=end(turn),
                 )  # fmt: skip
-        stages, self.stages = self.stages, []
-        return stages
 
     def _fold(self, joint: Joint) -> None:
         """The stages of a fold from the identity to its last instance."""

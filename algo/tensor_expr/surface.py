@@ -23,6 +23,7 @@ from .expr import (
     indices_of,
     walk,
 )
+from .folds import groups
 from .joint import unified
 from .lexer import fail
 from .op import Equation, Op, Param
@@ -195,16 +196,19 @@ def _indices(count: int) -> str:
 def _single_assignment(drafts: Sequence[Draft], inputs: set[str]) -> None:
     """Inputs are not assigned, equations of one tensor stand together, reads follow definitions.
 
-    Tensors that need each other may be defined in any order.
+    Those that need each other, or are defined together, may be defined in any order.
     """
     last: str | None = None
     done: set[str] = set()
-    cycles = cycles_of([(d.tensor, {access.tensor for access in _reads(d)}) for d in drafts])
+    together = [group for group in groups(drafts) if len(group) > 1]
+    reads = [(d.tensor, {access.tensor for access in _reads(d)}) for d in drafts]
+    cycles = cycles_of(reads, together)
     circles = Counter(cycles.values())
+    apart = {drafts[n].tensor for group in together for n in group}
     for draft in drafts:
         name = draft.tensor
         circle = cycles.get(name, -1)
-        if name != last and name in done and circles[circle] < 2:
+        if name != last and name in done and circles[circle] < 2 and name not in apart:
             raise draft.error(
                 f"{name} is defined twice; the equations of one tensor stand together", name
             )

@@ -23,7 +23,7 @@ from .elaborate import (
 )
 from .expr import Access, Call, Const, Expr, Reduce, accesses, walk
 from .fold_types import result_types, typed_part
-from .folds import Part, groups, is_joint
+from .folds import groups, is_joint, part_of
 from .located import located
 from .op import Checked, Equation
 from .reducers import EXTREMES, REDUCERS
@@ -50,14 +50,14 @@ def infer(checked: Checked, dtypes: Env) -> dict[str, DType]:
     by_tensor: dict[str, list[int]] = {}
     for n, eq in enumerate(checked.equations):
         by_tensor.setdefault(eq.tensor, []).append(n)
-    joint = {group[0]: group for group in groups(checked.equations) if len(group) > 1}
-    done = {n for group in joint.values() for n in group}
+    joint = {n: group for group in groups(checked.equations) for n in group}
+    left = {name: len(numbers) for name, numbers in by_tensor.items()}
     for unit in units(checked.op, tensor_cycles(checked.op)):
+        for n in unit:
+            left[checked.equations[n].tensor] -= 1
         names = dict.fromkeys(checked.equations[n].tensor for n in unit)
-        if unit[0] in joint:
-            env |= _joint(checked, joint[unit[0]], env)
-        elif unit[0] not in done:
-            env |= _defined(checked, {name: by_tensor[name] for name in names}, env)
+        whole = {name: by_tensor[name] for name in names if not left[name]}
+        env |= _defined(checked, whole, joint, env)
     return env
 
 
@@ -69,18 +69,6 @@ def typed_rhs(eq: Equation, env: Env) -> Expr:
     if eq.reducer is not None:
         return widened(typed_value(eq.rhs, env), REDUCERS[eq.reducer].accumulator(env[eq.tensor]))
     return elaborate(eq.rhs, env)
-
-
-def _joint(checked: Checked, group: tuple[int, ...], env: Mapping[str, DType]) -> dict[str, DType]:
-    members = [checked.equations[n] for n in group]
-    parts = [eq.rhs for eq in members if isinstance(eq.rhs, Reduce)]
-    part = parts[0].reducer
-    assert isinstance(part, Part)
-    try:
-        found = result_types(part.fold, [item.body for item in parts], env)
-    except DTypeError as err:
-        raise DTypeError(f"{err}{located(checked.op, group[0])}") from None
-    return {eq.tensor: dtype for eq, dtype in zip(members, found, strict=True)}
 
 
 def _conditions(checked: Checked) -> set[str]:
@@ -139,8 +127,14 @@ def _place(reduction: Reduce) -> Expr:
     return Const(0) if reduction.reducer in EXTREMES else reduction
 
 
-def _defined(checked: Checked, numbers: Mapping[str, Sequence[int]], env: Env) -> dict[str, DType]:
-    """The types of tensors that need each other, or of one, given the numbers of its equations."""
+def _defined(
+    checked: Checked,
+    numbers: Mapping[str, Sequence[int]],
+    joint: Mapping[int, Sequence[int]],
+    env: Env,
+) -> dict[str, DType]:
+    """The types of tensors that need each other, or of one, given the numbers of its equations.
+    `joint` says of each with which it is computed."""
     here = dict(env)
     found: dict[str, Kind] = dict.fromkeys(numbers, type(None))
     for _ in range(8 * len(numbers)):  # types only grow, and are soon stable
@@ -149,7 +143,8 @@ def _defined(checked: Checked, numbers: Mapping[str, Sequence[int]], env: Env) -
             union: Kind = type(None)
             for n in mine:
                 try:
-                    union = joined(union, _equation_type(checked.equations[n], here))
+                    together = [checked.equations[m] for m in joint[n]]
+                    union = joined(union, _equation_type(checked.equations[n], together, here))
                 except DTypeError as err:
                     raise DTypeError(f"{err}{located(checked.op, n)}") from None
             found[tensor] = union
@@ -163,7 +158,12 @@ def _defined(checked: Checked, numbers: Mapping[str, Sequence[int]], env: Env) -
     }
 
 
-def _equation_type(eq: Equation, env: Env) -> Kind:
+def _equation_type(eq: Equation, together: Sequence[Equation], env: Env) -> Kind:
+    part = part_of(eq.rhs)
+    if part is not None and len(together) > 1:
+        bodies = [item.rhs.body for item in together if isinstance(item.rhs, Reduce)]
+        found = result_types(part.fold, bodies, env)
+        return type(None) if found is None else found[part.number]
     kind = typed_value(eq.rhs, env).type
     if eq.reducer is None or kind is type(None):
         return kind

@@ -147,8 +147,8 @@ def test_r58_ranges_are_intersections() -> None:
         agree(dt.op(text), [b], want, schedules, gpu=[".bind('i', 'thread.x')"])
     said = refusal(lambda: dt.op("A[i] = B[i-1]"), dt.OpError)
     assert said.startswith(
-        "output index i starts at 1, not at 0; shift it, or define the elements before by another "
-        "equation\n    in A[i] = B[i-1] ("
+        "output index i of A starts at 1, not at 0; shift it, or define the elements before by "
+        "another equation\n    in A[i] = B[i-1] ("
     )
     said = refusal(lambda: dt.op("A[i] = where(i < 3, B[i], 0)"), dt.OpError)
     assert said.startswith(

@@ -27,8 +27,8 @@ def op(*equations: Equation, params: str = "x", returns: str = "y", dims=None, s
 TEXT = [
     (
         "A[i] = B[i-1]",
-        "output index i starts at 1, not at 0; shift it, or define the elements before by another "
-        "equation\n    in A[i] = B[i-1] (<text>:1)",
+        "output index i of A starts at 1, not at 0; shift it, or define the elements before by "
+        "another equation\n    in A[i] = B[i-1] (<text>:1)",
     ),
     (
         "y[i] = where(i >= 1, x[i-1], 0)",

@@ -211,11 +211,8 @@ ERRORS = {
     PAIR + "u[i], v[i] = q(x[i,j], 1)": (
         "several tensors are defined at once by a reducer of as many components, which q is not"
     ),
-    PAIR + "u[i], v[i+1] = p(x[i,j], 1.0)": (
-        "the left side of v must have bare and distinct indices, as all results of p do"
-    ),
     PAIR + "u[i], u[i] = p(x[i,j], 1.0)": (
-        "u is a result of p, so no other equation may define it"
+        "u stands twice on the left; p gives 2 results, each a tensor of its own"
     ),
     PAIR + "u[i], v[i,j] = p(x[i,j], 1.0, over=j)": (
         "p reduces over j, which the equation itself runs over; use another name"
