@@ -74,9 +74,10 @@ class _Checker:
         self.cycles = tensor_cycles(op)
 
     def _add(self, group: tuple[int, ...]) -> list[dict[str, str]]:
-        """Adds equations, with no index bound twice but those that they reduce over together."""
+        """Adds equations, with no index bound twice but those that they reduce over together, and
+        none that another of them has on the left."""
         origins: dict[str, str] = {}
-        bound: dict[str, None] = {}
+        bound = dict.fromkeys(i for n in group for i in free_indices(self.op.equations[n]))
         for n in group:
             eq, found = with_unique_binders(self.op.equations[n], bound)
             self.equations.append(eq)

@@ -218,6 +218,32 @@ class Grammar(Source):
         text += "ordered\nu[i], v[i] = map(x[i,j,k], x[i,k,j])"
         return Case(text, {"x": self.array(m, n, n, dtype="float64")}, {"ordered fold"})
 
+    def path(self) -> Case:
+        """The best way through a table, downwards at times, with what a step of it came from."""
+        steps, n, down = self.rng.choice([1, 2, 4]), self.size(), self.rng.random() < 0.5
+        first, before, run = (steps, "t+1", f"0:{steps}") if down else (0, "t-1", f"1:{steps + 1}")
+        where = self.rng.choice(["", ", where=r <= s", ", where=w[s,r] > 0"])
+        text = (
+            f"path(x: [{n}], w: [{n}, {n}]) -> v, at:\n"
+            "  reducer best(m, i; n, j) = max(m, n), where(m >= n, i, j) from -1000, -1 ordered\n"
+            f"  v[{first},s] = x[s]\n  at[{first},s] = 0 where s in 0:{n}\n"
+            f"  v[t,s], at[t,s] = best(v[{before},r] + w[s,r], r{where}) where t in {run}"
+        )
+        return Case(text, {"x": self.array(n), "w": self.array(n, n)}, {"fold", "recurrence"})
+
+    def chained_fold(self) -> Case:
+        """A joint reduction of one wider component, and another that reads it, over steps."""
+        n, d, steps = self.size(), self.size(), self.rng.choice([1, 2, 3])
+        later = f" where t in 1:{steps + 1}"
+        text = (
+            f"chained(x: [{n}, {d}]) -> m, o, q:\n"
+            "  reducer pair(m, o; n, r) = max(m, n), max(o, r) from -1000, -1000\n"
+            f"  m[0] = 1\n  o[0,e] = x[0,e]\n  q[0,e] = x[0,e]\n"
+            f"  m[t], o[t,e] = pair(x[i,0] + max(q[t-1,e]), x[i,e] - m[t-1], over=i){later}\n"
+            f"  q[t,e] = o[t,e] - m[t]{later}"
+        )
+        return Case(text, {"x": self.array(n, d)}, {"fold", "recurrence", "reduction"})
+
     def total(self) -> Case:
         m, n = self.size(), self.size()
         one, other = self.rng.choices(["edge", "zero", "fill(3)", "reflect", "wrap"], k=2)
@@ -264,6 +290,8 @@ FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
     Grammar.extreme,
     Grammar.fold,
     Grammar.ordered_fold,
+    Grammar.path,
+    Grammar.chained_fold,
     Grammar.total,
     Grammar.gradient,
 )

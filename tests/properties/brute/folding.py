@@ -28,15 +28,18 @@ def stage_value(stage: Stage, value: Expr, meaning: Meaning) -> Token:
         return meaning.value(value)
     fold = joint.fold
     pattern = typed_combine(fold, tuple(m.acc for m in joint.members))[number]
-    match value:
-        case Call("where", (cond, combine, Access())):  # a condition on data: else it stays
-            chosen = key(meaning.value(cond))
-        case combine:
-            chosen = None
     lefts, rights = ([Access(name, ()) for name in names] for names in (fold.left, fold.right))
+    chosen: Token | None = None
     found: dict[Expr, Expr] = {}
-    if not _matches(pattern, combine, {*lefts, *rights}, found):
-        return meaning.value(value)  # a start, a result, or what was kept aside
+    if not _matches(pattern, value, {*lefts, *rights}, found):
+        found.clear()
+        match value:
+            case Call("where", (cond, combine, Access())):  # a condition on data: else it stays
+                chosen = key(meaning.value(cond))
+            case combine:
+                pass
+        if chosen is None or not _matches(pattern, combine, {*lefts, *rights}, found):
+            return meaning.value(value)  # a start, a result, or what was kept aside
     left = {n: meaning.value(found[hole]) for n, hole in enumerate(lefts) if hole in found}
     right = {n: meaning.value(found[hole]) for n, hole in enumerate(rights) if hole in found}
     if chosen is not None:
