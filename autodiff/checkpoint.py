@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from ..algo.errors import GradientError
 from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.build import add, both, compare, floordiv, mul, sub
-from ..algo.tensor_expr.components import recurrences
 from ..algo.tensor_expr.expr import Access, Const, Expr, Index, Range, substitute, walk
 from ..algo.tensor_expr.op import Equation
 from .naming import fresh_name
@@ -41,7 +40,7 @@ def checkpoints(form: Normal, name: str, every: int) -> Checkpoints:
     Raises `GradientError` where there is none, or where it needs more steps than are between.
     """
     equations = [eq for eq in form.equations if eq.tensor == name]
-    cycles = recurrences(form.equations)
+    cycles = form.cycles
     together = [t for t in cycles if t != name and cycles.get(name) == cycles[t]]
     if name not in cycles or together:
         why = f"it needs {together[0]}, which needs it" if together else "it is no recurrence"

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..algo.errors import GradientError
-from ..algo.tensor_expr.components import recurrences
 from ..algo.tensor_expr.op import Op
 from .assemble import again
 from .checkpoint import checkpoints
@@ -100,7 +99,7 @@ def worth_keeping(op: Op, wrt: tuple[str, ...]) -> tuple[str, ...]:
 
 def _worth_keeping(op: Op, wrt: tuple[str, ...]) -> tuple[str, ...]:
     form = normal_of(op)
-    recurrent = set(recurrences(form.equations))
+    recurrent = set(form.cycles)
     costly = {s.tensor for s in form.statements if s.reducer is not None} | recurrent
     costly |= {tensor for fold in form.folds for tensor in fold.tensors}
     # What is part of a recurrence is computed after it, so that keeping it is no less work.

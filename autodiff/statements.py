@@ -15,6 +15,7 @@ from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import is_affine
 from ..algo.tensor_expr.binding import map_reductions
 from ..algo.tensor_expr.build import both, conjuncts
+from ..algo.tensor_expr.components import recurrences
 from ..algo.tensor_expr.expr import (
     Access,
     Call,
@@ -76,7 +77,8 @@ class Normal:
     `equations` are those of the operator, every range explicit; `places` says of a tensor that is
     kept whole before how many statements it is defined. `folds` are the reductions by users'
     reducers, whose statements stand for others, or which are `ruled` and have none; `instead` are
-    equations by which a tensor is computed again; `types` are the element types known."""
+    equations by which a tensor is computed again; `types` are the element types known; `cycles` are
+    the tensors that need themselves, by component."""
 
     equations: tuple[Equation, ...] = ()
     types: Mapping[str, DType] = field(default_factory=dict)
@@ -87,6 +89,7 @@ class Normal:
     folds: list[FoldOf] = field(default_factory=list)
     ruled: list[Ruled] = field(default_factory=list)
     instead: dict[str, tuple[Equation, ...]] = field(default_factory=dict)
+    cycles: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, tensor: str) -> list[Statement]:
         """The statements that define a tensor."""
@@ -109,7 +112,7 @@ def normal(
     otherwise and get none."""
     shapes = dict(checked.shapes)
     equations = separate(equations, shapes)
-    out = Normal(equations, types, shapes=shapes)
+    out = Normal(equations, types, shapes=shapes, cycles=recurrences(equations))
     for group in groups(equations):
         tensor = equations[group[0]].tensor
         if tensor in whole:
@@ -156,7 +159,9 @@ def _split_group(equations: Sequence[Equation], owner: str, out: Normal) -> None
         apart = tuple(map(_of_body, equations, reduces, children(bodies)))
         out.folds.append(FoldOf(tensors, tuple(equations), frozenset(), apart))
         return
-    made = lifted(reduction, out.shapes) or prefixes(reduction, out.shapes)
+    made = lifted(reduction, out.shapes)
+    if made is None or (owner in out.cycles and any(eq.reducer for eq in made.equations)):
+        made = prefixes(reduction, out.shapes)  # what is accumulated is no part of a recurrence
     out.shapes |= made.inside
     for equation in made.equations:
         _split(equation, owner, out)

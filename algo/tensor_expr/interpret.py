@@ -128,7 +128,7 @@ class _Run(Evaluator):
         try:
             found = fold(self, [uncast(eq.rhs) for eq in equations], boxes, axes)
         except Unwritten as error:
-            raise _too_early(error) from None
+            raise InternalError(f"an element of {error} is read before it is written") from None
         for eq, box, value in zip(equations, boxes, found, strict=True):
             self._target(eq.tensor)
             self._store(eq, box, self.convert(value.array, self.dtypes[eq.tensor]))
@@ -186,7 +186,7 @@ class _Run(Evaluator):
         try:
             value = self.convert(self.evaluate(eq.rhs, box).array, dtype)
         except Unwritten as error:
-            raise _too_early(error) from None
+            raise InternalError(f"an element of {error} is read before it is written") from None
         self._store(eq, box, value)
 
     def _store(self, eq: Equation, box: Box, value: Array) -> None:
@@ -255,10 +255,6 @@ def _explicit(eq: Equation, env: Mapping[str, DType]) -> Equation:
         None if eq.where is None else types.elaborate_condition(eq.where, env),
         eq.reducer,
     )
-
-
-def _too_early(error: Unwritten) -> InternalError:
-    return InternalError(f"an element of {error} is read before it is written")
 
 
 def _active(positions: list[Array], value: Array, box: Box) -> tuple[tuple[Array, ...], Array]:
