@@ -82,7 +82,6 @@ ELSEWHERE: dict[str, str] = {
     "lower/passes/unroll.py ": "asserted in tests/lower/test_passes.py",
     "lower/storage.py ": "asserted in tests/lower/test_kernel.py",
     "algo/tensor_expr/boundary.py _total": "no short case is known",
-    "algo/tensor_expr/check.py _define": "no short case is known",
     "algo/tensor_expr/tensors.py temporary": "no short case is known",
     "sched/graph/fuse.py legal: : the nodes do not make": "no short case is known",
     "sched/loop/factored.py check": "no short case is known",
