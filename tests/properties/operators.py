@@ -229,7 +229,8 @@ class Grammar(Source):
             f"  v[{first},s] = x[s]\n  at[{first},s] = 0 where s in 0:{n}\n"
             f"  v[t,s], at[t,s] = best(v[{before},r] + w[s,r], r{where}) where t in {run}"
         )
-        return Case(text, {"x": self.array(n), "w": self.array(n, n)}, {"fold", "recurrence"})
+        inputs = {"x": self.array(n), "w": self.array(n, n)}
+        return Case(text, inputs, {"ordered fold", "recurrence"})
 
     def chained_fold(self) -> Case:
         """A joint reduction of one wider component, and another that reads it, over steps."""
@@ -288,10 +289,8 @@ FAMILIES: tuple[Callable[[Grammar], Case], ...] = (
     Grammar.triangle,
     Grammar.quotient,
     Grammar.extreme,
-    Grammar.fold,
-    Grammar.ordered_fold,
-    Grammar.path,
     Grammar.chained_fold,
+    Grammar.path,
     Grammar.total,
     Grammar.gradient,
 )
