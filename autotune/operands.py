@@ -29,8 +29,8 @@ def op_types(
         if not match:
             raise OpError(f"-i {text!r}: expected NAME=TYPE[SIZES], such as A=f32[64,64]")
         if match[2] not in BY_NAME:
-            types = ", ".join(BY_NAME)
-            raise OpError(f"-i {text!r}: {match[2]} is no element type; expected one of {types}")
+            kinds = ", ".join(BY_NAME)
+            raise OpError(f"-i {text!r}: {match[2]} is no element type; expected one of {kinds}")
         if match[1] not in names:
             raise OpError(
                 f"-i {text!r}: {op.name} has no input {match[1]}, only {', '.join(names)}"
