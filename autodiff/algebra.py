@@ -20,12 +20,13 @@ from ..algo.tensor_expr.expr import (
     Expr,
     Index,
     Range,
+    accesses,
     substitute,
     walk,
 )
 from . import polynomial as ring
 from .cotangent import Cotangent
-from .gather import Term, own
+from .gather import own
 from .polynomial import Beyond, Polynomial
 from .statements import Normal
 
@@ -35,6 +36,8 @@ MeaningOf = Callable[[str], Meaning | None]
 MOST = 1024
 """Numerators and denominators of numbers up to this, the latter powers of two, are exact in every
 float."""
+NEAR = 4
+"""Definitions of tensors through which it is looked for what cancels."""
 
 
 class Algebra:
@@ -200,16 +203,30 @@ def without_zeros(c: Cotangent, normal: Normal, cotangents: Mapping[str, Cotange
     def both(tensor: str) -> Meaning | None:
         return meaning_of(by_name[tensor]) if tensor in by_name else forward(tensor)
 
+    parts = [(t.bound, _under(t.where, t.value)) for t in c.terms]
     # The short way first: the other may be beyond us.
-    ways = (Algebra(forward, choices=True), Algebra(both, choices=True))
+    ways = [Algebra(_near(parts, meaning), choices=True) for meaning in (forward, both)]
 
-    def vanish(terms: Sequence[Term]) -> bool:
+    def vanish(parts: Sequence[tuple[tuple[Range, ...], Expr]]) -> bool:
         for algebra in ways:
             with suppress(Beyond):
-                if not algebra.total([(t.bound, _under(t.where, t.value)) for t in terms]):
+                if not algebra.total(parts):
                     return True
         return False
 
-    if c.terms and vanish(c.terms):
+    if parts and vanish(parts):
         c.terms = []
-    c.terms = [t for t in c.terms if not t.bound or not vanish([t])]
+    c.terms = [
+        t for t, part in zip(c.terms, parts, strict=False) if not t.bound or not vanish([part])
+    ]
+
+
+def _near(parts: Sequence[tuple[tuple[Range, ...], Expr]], meaning: MeaningOf) -> MeaningOf:
+    """The meanings of tensors that a sum reads, or that those read, and so on `NEAR` times: what
+    cancels is near, and so the work does not grow with the operator."""
+    found: dict[str, Meaning | None] = {}
+    for _ in range(NEAR):
+        read = {a.tensor for _, value in parts for a in accesses(value)} - found.keys()
+        found |= {tensor: meaning(tensor) for tensor in read}
+        parts = [part for tensor in read for part in (found[tensor] or ((), ()))[1]]
+    return found.get
