@@ -22,6 +22,7 @@ from ..algo.tensor_expr.expr import (
     walk,
 )  # fmt: skip
 from ..algo.tensor_expr.op import Checked, Equation, Op, Param, Rule
+from ..algo.tensor_expr.printer import print_equation
 from ..algo.tensor_expr.simplify import Simplifier
 from ..algo.tensor_expr.types import infer
 from .blocks import Applied
@@ -89,11 +90,17 @@ def assemble(derived: Derived) -> Op:
     plain = _assembled(derived)
     returns = [c.name for c in derived.results]
     other = simpler(derived.every, derived.normal, derived.floats, returns, derived.saved)
-    return elide(min((plain, _assembled(derived.using(other))), key=_length) if other else plain)
+    return elide(_shorter(plain, _assembled(derived.using(other))) if other else plain)
 
 
-def _length(op: Op) -> int:
-    return len(op.text.partition("\n")[2])
+def _shorter(one: Op, other: Op) -> Op:
+    """The operator with less text in the equations that the other has not; else the first."""
+
+    def own(op: Op, than: Op) -> int:
+        common = set(than.equations)
+        return sum(1 + len(print_equation(eq)) for eq in op.equations if eq not in common)
+
+    return other if own(other, one) < own(one, other) else one
 
 
 def _assembled(derived: Derived) -> Op:

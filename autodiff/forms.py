@@ -268,7 +268,10 @@ def _forms(
     with suppress(Beyond):
         yield write(found), 0
     allowed = ring.divisors(found)
+    tensors = ring.tensors(found)
     for old, new, more in known:
+        if not tensors.issuperset(a.tensor for a in accesses(old)):
+            continue
         with suppress(Beyond):
             other = ring.replaced(found, old, new)
             if other is None:

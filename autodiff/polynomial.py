@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..algo.tensor_expr.affine import normalize
-from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, indices_of, substitute
+from ..algo.tensor_expr.expr import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    Index,
+    accesses,
+    indices_of,
+    substitute,
+)
 from .length import nodes
 
 LIMIT = 48
@@ -181,6 +190,19 @@ def free(item: Atom) -> set[str]:
     if isinstance(item, Sum):
         return {name for part, _ in item.product for name in free(part)} - {item.index}
     return set(indices_of(item))
+
+
+def tensors(a: Polynomial) -> set[str]:
+    """The tensors whose elements are in a polynomial, inside sums too."""
+    out: set[str] = set()
+    stack = list(a)
+    while stack:
+        for item, _ in stack.pop():
+            if isinstance(item, Sum):
+                stack.append(item.product)
+            else:
+                out.update(a.tensor for a in accesses(item))
+    return out
 
 
 def divisors(a: Polynomial) -> dict[Atom, int]:

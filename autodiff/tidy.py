@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -17,16 +18,19 @@ from ..algo.tensor_expr.expr import (
     Range,
     Reduce,
     Size,
+    accesses,
     indices_of,
     substitute,
     transform,
 )
 from ..algo.tensor_expr.folds import groups
 from ..algo.tensor_expr.op import Equation
+from .length import nodes
 from .signs import amount_of
 from .statements import reads
 
 Shapes = Mapping[str, tuple[Expr, ...]]
+Likeness = tuple[int, tuple[str, ...]]
 
 
 def mapped(eq: Equation, change: Callable[[Expr], Expr]) -> Equation:
@@ -178,24 +182,31 @@ def reusing(equations: Sequence[Equation]) -> list[Equation]:
     The earlier tensor is defined by one equation over all its elements, and the sum runs over the
     same ranges.
     """
-    tensors = [eq.tensor for eq in equations]
-    earlier: list[Equation] = []
+    counts = Counter(eq.tensor for eq in equations)
+    earlier: dict[Likeness, list[Equation]] = {}
     out: list[Equation] = []
     for eq in equations:
         out.append(mapped(eq, partial(_shortened, eq.ranges, earlier)))
         plain = all(isinstance(i, Index) for i in eq.lhs) and len(set(eq.lhs)) == len(eq.lhs)
         whole = plain and eq.where is None and eq.reducer is None and isinstance(eq.rhs, Call)
-        if whole and tensors.count(eq.tensor) == 1:
-            earlier.append(eq)
+        if whole and counts[eq.tensor] == 1:
+            earlier.setdefault(_likeness(eq.rhs), []).append(eq)
     return out
 
 
-def _shortened(outer: Sequence[Range], earlier: Sequence[Equation], expr: Expr) -> Expr:
+def _likeness(expr: Expr) -> Likeness:
+    """What expressions have in common that are the same up to the names of indices."""
+    return nodes(expr), tuple(a.tensor for a in accesses(expr))
+
+
+def _shortened(
+    outer: Sequence[Range], earlier: Mapping[Likeness, Sequence[Equation]], expr: Expr
+) -> Expr:
     def rule(item: Expr) -> Expr:
         if not isinstance(item, Reduce):
             return item
         ranges = {r.index: r for r in (*outer, *item.ranges)}
-        reads = (_read(eq, item.body, ranges) for eq in earlier)
+        reads = (_read(eq, item.body, ranges) for eq in earlier.get(_likeness(item.body), ()))
         body = next((access for access in reads if access is not None), item.body)
         return Reduce(item.reducer, item.indices, body, item.ranges, item.where, item.dtype)
 
