@@ -83,6 +83,31 @@ def test_ten_equations_are_differentiated_at_once() -> None:
     )  # fmt: skip
 
 
+CHAINS = {
+    "products": "{t}[i] = sin({r}[i]) * {r}[i]",
+    "sums": "{t}[i] = sum({r}[j]) * sin({r}[i])",
+}
+"""Equations that read the one before, twice."""
+GROWTH = 6.5
+"""How much more time the gradient of 40 of them may take than that of 10."""
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_time_grows_with_the_number_of_equations(name: str) -> None:
+    """The best of three runs each, in turns, so that what disturbs both spares one of each."""
+
+    def taken(count: int) -> float:
+        forget("algo", "autodiff")
+        lines = [CHAINS[name].format(t=f"t{n + 1}", r=f"t{n}" if n else "x") for n in range(count)]
+        op = parse("\n".join(lines), returns=f"t{count}")
+        return seconds(lambda: adjoint(op, "x"))
+
+    taken(10)  # modules and tables are loaded
+    runs = [(taken(10), taken(40)) for _ in range(3)]
+    ten, forty = map(min, zip(*runs, strict=True))
+    assert forty <= GROWTH * ten, runs
+
+
 NESTED = 40, 0.25
 """Sines in each other, and processor seconds for the second derivative, a sum of that many
 products."""
