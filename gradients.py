@@ -14,6 +14,7 @@ import numpy as np
 
 from .algo.dtypes import from_numpy
 from .algo.errors import GradientError, GraphError, ShapeError
+from .algo.graph.build import check_own
 from .algo.graph.graph import Value
 from .algo.graph.program import Program, has_values
 from .algo.graph.tree import flatten, unflatten
@@ -100,9 +101,12 @@ def _vjp_of_op(
             return pulled_in_program(Program(function, function.name), arrays, cotangents, ties)
         seeds = _listed(cotangents)
         if len(seeds) != len(function.returns):
+            hint = " (a list is one for each result; give an array)"
             raise GradientError(
                 f"vjp of {function.name}: expected a cotangent for each of "
                 f"{', '.join(function.returns)}, {len(seeds)} came"
+                + hint
+                * isinstance(cotangents, list)
             )
         seeds = tuple(
             fitted(f"vjp of {function.name}: the cotangent of {name}", seed, given[name])
@@ -224,6 +228,7 @@ def grad(of: Any, argnums: Any = 0, *, ties: str = EVEN) -> Any:
             raise GraphError(
                 f"grad: expected values of the program to differentiate by, got {strangers[0]!r}"
             )
+        check_own((of, *leaves))
         return unflatten(structure, gradients(of, leaves, ties=ties))
     both = value_and_grad(of, argnums, ties=ties)
     return lambda *arrays: both(*arrays)[1]

@@ -30,8 +30,11 @@ from .graph import Apply, ArrayType, Graph, Input, Literal, Result, Value
 
 @dataclass(slots=True)
 class Recording:
-    """The applications of one trace, in order, each with its source line and its region."""
+    """The trace of program `name` with these inputs: its applications, in order, each with its
+    source line and its region."""
 
+    name: str = ""
+    inputs: frozenset[Input] = frozenset()
     nodes: dict[Apply, Loc] = field(default_factory=dict)
     regions: dict[Apply, str] = field(default_factory=dict)
     region: str = ""
@@ -46,9 +49,9 @@ _active = _Active()
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Recording]:
+def recording(name: str, inputs: Sequence[Input]) -> Iterator[Recording]:
     """Records what is applied in this thread until the block ends."""
-    record = Recording()
+    record = Recording(name, frozenset(inputs))
     _active.stack.append(record)
     try:
         yield record
@@ -159,13 +162,7 @@ def graph_of(
     Raises `GraphError` where an output depends on an input that is not listed.
     """
     found = reachable(outputs)
-    known = set(inputs)
-    for value in (*outputs, *(arg for node in found for arg in node.args)):
-        if isinstance(value, Input) and value not in known:
-            raise GraphError(
-                f"program {name}: input {value.name} belongs to another program; a value may be "
-                "used only in the trace that made it, so pass it in as an argument"
-            )
+    _check_inputs(name, frozenset(inputs), outputs, found)
     if record is not None:
         place = {node: position for position, node in enumerate(record.nodes)}
         found.sort(key=lambda node: place.get(node, -1))
@@ -174,6 +171,27 @@ def graph_of(
         notes["locations"] = {n: record.nodes[n] for n in found if n in record.nodes}
         notes["regions"] = {n: record.regions[n] for n in found if n in record.regions}
     return Graph(name, tuple(inputs), tuple(found), tuple(outputs), ids(found), structure, notes)
+
+
+def check_own(values: Sequence[Value]) -> None:
+    """Raises `GraphError` where one of these values is of another trace than that in progress.
+
+    Inputs of one name and type are one value, of whatever trace.
+    """
+    if _active.stack:
+        record = _active.stack[-1]
+        _check_inputs(record.name, record.inputs, values, reachable(values))
+
+
+def _check_inputs(
+    name: str, known: frozenset[Input], values: Sequence[Value], nodes: Sequence[Apply]
+) -> None:
+    for value in (*values, *(arg for node in nodes for arg in node.args)):
+        if isinstance(value, Input) and value not in known:
+            raise GraphError(
+                f"program {name}: input {value.name} belongs to another program; a value may be "
+                "used only in the trace that made it, so pass it in as an argument"
+            )
 
 
 def ids(nodes: Sequence[Apply]) -> dict[Apply, str]:

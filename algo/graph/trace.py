@@ -53,7 +53,13 @@ class Convention:
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         self.name = name or str(getattr(function, "__name__", "program"))
-        self.signature = inspect.signature(function)
+        try:
+            self.signature = inspect.signature(function)
+        except ValueError:
+            raise GraphError(
+                f"{self.name} does not say which arguments it takes, as some functions that are "
+                f"built in; wrap it: lambda x: {self.name}(x)"
+            ) from None
         parameters = self.signature.parameters.values()
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         self._plain = tuple(self.signature.parameters) if plain else None
@@ -127,7 +133,10 @@ def trace(
     title = name or str(getattr(function, "__name__", "program"))
     dims = _declared(title, function, given)
     inputs = [Input(n, t) for n, t in zip(given.names, given.types, strict=True)]
-    with recording() as record, located(GraphError, ShapeError, DTypeError, GradientError):
+    with (
+        recording(title, inputs) as record,
+        located(GraphError, ShapeError, DTypeError, GradientError),
+    ):
         returned = _call(function, given.rebuild(inputs))
     leaves, structure = flatten(returned)
     labels = paths(structure, "result")
@@ -147,8 +156,11 @@ def _call(function: Callable[..., Any], by_name: dict[str, Any]) -> Any:
                 positional.extend(value)
             case parameter.VAR_KEYWORD:
                 named.update(value)
-            case parameter.KEYWORD_ONLY:
-                named[parameter.name] = value
+            case (
+                parameter.KEYWORD_ONLY
+            ):  # what the function has by itself it may refuse to be given
+                if value is not parameter.default:
+                    named[parameter.name] = value
             case _:
                 positional.append(value)
     return function(*positional, **named)

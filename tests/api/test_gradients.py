@@ -126,11 +126,43 @@ def test_gradients_of_functions_inside_a_program() -> None:
     np.testing.assert_allclose(step(PARAMS, DATA)[1], BY_W)
 
 
+def test_a_function_of_numpy_is_a_program() -> None:
+    result, pull = dt.vjp(np.sin, X)
+    np.testing.assert_allclose(result, np.sin(X), rtol=1e-15)
+    np.testing.assert_allclose(pull(np.ones(3))[0], np.cos(X), rtol=1e-15)
+
+
+def test_values_of_another_program_have_no_gradients() -> None:
+    square, kept = dt.op("s[] = sum(x[i] ** 2)"), []
+
+    @dt.program
+    def first(z: Any) -> Any:
+        kept.extend([z, square(z)])
+        return kept[1]
+
+    first(X)
+    wrong: list[Callable[[Any], Any]] = [
+        lambda x: dt.grad(square(x), kept[0]),
+        lambda x: dt.grad(square(x), [x, kept[1]]),
+        lambda x: dt.grad(kept[1], x),
+    ]
+    for second in wrong:
+        with pytest.raises(dt.GraphError) as error:
+            dt.program(second)(np.ones(4))
+        assert str(error.value).splitlines()[0].split(": ", 1)[1] == (
+            "program <lambda>: input z belongs to another program; a value may be used only in the "
+            "trace that made it, so pass it in as an argument"
+        )
+
+
 PULL = dt.vjp(SEVERAL, X, N)[1]
 PULL_BOTH = dt.vjp(both, PARAMS, DATA)[1]
 REFUSED: dict[str, tuple[Callable[[], Any], type[dt.Error]]] = {
     "vjp of f: expected a cotangent for each of s, q, 1 came": (
         lambda: PULL(np.ones(3)), dt.GradientError),
+    "vjp of f: expected a cotangent for each of s, q, 3 came (a list is one for each result; "
+    "give an array)": (
+        lambda: PULL([1.0, 2.0, 3.0]), dt.GradientError),
     "vjp of f: the cotangent of q has shape (4,), expected (3,)": (
         lambda: PULL((1.0, np.ones(4))), dt.ShapeError),
     "vjp of both: expected cotangents nested as the results are, {'h': *, 's': *}, came *": (

@@ -156,7 +156,7 @@ def test_a_seed_scales_and_may_have_a_shape() -> None:
 def test_the_backward_pass_reads_what_the_forward_pass_computed() -> None:
     tanh = parse("squash(x) -> y:\n  y[i] = tanh(x[i])")
     (x,) = inputs_for([np.ones(3)])
-    with build.recording() as record:
+    with build.recording("step", [x]) as record:
         (h,) = build.apply(tanh, (x,))
         (y,) = build.apply(TOTAL, (h,))
         (found,) = gradients(y, [x])

@@ -46,7 +46,7 @@ SIDE = 4  # every matrix is square, so that every operator fits and every axis s
 def program(rng: random.Random) -> Graph:
     square = ArrayType((SIDE, SIDE), i64)
     inputs = [Input(name, square) for name in "xyz"]
-    with build.recording() as record:
+    with build.recording("random", inputs) as record:
         matrices: list[Value] = list(inputs)
         vectors: list[Value] = []
         for step in range(rng.randint(3, 9)):
