@@ -27,6 +27,7 @@ from ..algo.tensor_expr.expr import (
 from . import polynomial as ring
 from .cotangent import Cotangent
 from .gather import own
+from .nests import is_zero
 from .polynomial import Beyond, Polynomial
 from .statements import Normal
 
@@ -210,7 +211,7 @@ def without_zeros(c: Cotangent, normal: Normal, cotangents: Mapping[str, Cotange
     def vanish(parts: Sequence[tuple[tuple[Range, ...], Expr]]) -> bool:
         for algebra in ways:
             with suppress(Beyond):
-                if not algebra.total(parts):
+                if is_zero(algebra.total(parts)):
                     return True
         return False
 
