@@ -97,7 +97,8 @@ def _pow(c: Expr, a: Expr, n: Expr, y: Expr) -> Cotangents:
     """Closed under differentiation where n is a constant: x**2, 2*x, 2, and no x**0 or log(x).
 
     Else n * x**(n - 1) is 0 where n is, not 0 * inf; but where n is data it may vary, too, so that
-    the product stays (by n its derivative is 1 / x) wherever it is a number.
+    the product stays (by n its derivative is 1 / x) wherever it is a number. By n at x = 0 it is 0
+    where x**n is, for n > 0, not 0 * inf, and -inf else, as x**n falls from 1 or inf.
     """
     if isinstance(n, Const):
         if n.value == 0:
@@ -110,7 +111,10 @@ def _pow(c: Expr, a: Expr, n: Expr, y: Expr) -> Cotangents:
     if not is_integer(n):
         some = Call("or", (some, compare("ne", Call("abs", (lower,)), INFINITY)))
     by_base = Guarded(((some, True),), mul(c, mul(n, lower)))
-    at_zero = () if isinstance(a, Const) and a.value else ((compare("eq", a, Const(0)), False),)
+    zero = compare("gt", n, Const(0))
+    if not isinstance(a, Const):
+        zero = Call("and", (compare("eq", a, Const(0)), zero))
+    at_zero = () if isinstance(a, Const) and a.value else ((zero, False),)
     return (by_base,), (Guarded(at_zero, mul(c, mul(y, _log(a)))),)
 
 

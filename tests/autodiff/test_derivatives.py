@@ -66,7 +66,7 @@ def shown(body: Expr) -> dict[str, str]:
         (Call("pow", (A, Index("k"))), {"a": "where(k != 0, c[] * (k * a[]**(k - 1)), 0)"}),
         (Call("pow", (A, B)),
          {"a": "where((b[] != 0) | (abs(a[]**(b[] - 1)) != inf), c[] * (b[] * a[]**(b[] - 1)), 0)",
-          "b": "where(a[] == 0, 0, c[] * (a[]**b[] * log(a[])))"}),
+          "b": "where((a[] == 0) & (b[] > 0), 0, c[] * (a[]**b[] * log(a[])))"}),
         (Call("max", (A, Const(0))),
          {"a": "where(a[] > 0, c[], where(a[] == 0, c[] / 2, 0))"}),
         (Call("max", (A, B)),

@@ -167,6 +167,17 @@ def test_powers_of_zero_and_powers_by_zero(exponents: str) -> None:
         np.testing.assert_allclose(found, 1 + 2 * x, rtol=1e-6)
 
 
+@pytest.mark.parametrize("base", ["x[i]", "0.0"])
+def test_powers_of_zero_by_the_exponent(base: str) -> None:
+    """0 where the power is 0, infinite at and below the exponent 0; NaN stays."""
+    op = parse(f"f(x: [N], p: [N]) -> y:\n    y[i] = {base}**p[i] + 0 * x[i]\n")
+    x, p = np.array([0, 0, 0, -0.0, 0]), np.array([-1, 0, 2, 0.5, np.nan])
+    gradient = adjoint(op, "p")
+    args = [{"x": x, "p": p, "dy": np.full(5, 2.0)}[param.name] for param in gradient.params]
+    for found in (dt.interpret(gradient, *args), gradient(*args)):
+        np.testing.assert_array_equal(found, [-np.inf, -np.inf, 0, 0, np.nan])
+
+
 @pytest.mark.parametrize(
     ("text", "args"),
     [
