@@ -23,7 +23,7 @@ from diptych.algo.tensor_expr.affine import (
 from diptych.algo.tensor_expr.elaborate import elaborate
 from diptych.algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Reduce, Size, walk
 from diptych.algo.tensor_expr.sizes import evaluate
-from diptych.autodiff.tidy import signed
+from diptych.autodiff.signs import signed
 from diptych.lower.ranges import parts_of
 from diptych.sched.graph.sharding import SAME, Split, localise
 

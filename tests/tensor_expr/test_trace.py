@@ -330,7 +330,7 @@ REFUSED = [
      "NumPy's add.reduce with axis, dtype has no meaning for x[i]; there are dt.min, dt.max, "
      "dt.abs, dt.sign, dt.where, dt.sqrt, dt.rsqrt, dt.cbrt, dt.exp, dt.exp2, dt.expm1, dt.log, "
      "dt.log2, dt.log1p, dt.tanh, dt.sigmoid, dt.softplus, dt.erf, dt.sin, dt.cos, dt.floor, "
-     "dt.ceil, dt.stop_gradient, and reductions such as dt.sum"),
+     "dt.ceil, dt.stop_gradient, dt.ones_like, dt.zeros_like, and reductions such as dt.sum"),
     (lambda A, x: sum(A[i, k], over="k"),
      "over= takes indices such as k or k.within(0, 3), got 'k'"),
     (lambda A, x: sum(A[i, k], over=(k, k)), "index k is listed twice in over="),
