@@ -39,7 +39,7 @@ class Atomic(Primitive):
     def _updates(self, nest: Nest) -> list[Stmt]:
         stage = nest.stmts.get(self.target) or nest.stmts.get(f"{self.target}.update")
         if stage is not None:
-            if stage.name in folding(nest.kernel.stages):
+            if stage.name in folding(nest.kernel):
                 raise ScheduleError(
                     f"{self.who}: {stage.name}{at(stage)} combines by a reducer of yours, which no "
                     "instruction does at once; only sum, prod, max, min, any and all can be atomic"

@@ -24,9 +24,7 @@ from .witness import Pair, at, element, first_pair, instance, value
 def check_order(before: Nest, after: Nest, who: str) -> None:
     """Raises unless every dependence still runs forwards; pairs whose order stayed are skipped."""
     changed = moved(before.tree, after.tree)
-    for dep in dependences(after.kernel.stages):
-        if dep.src not in changed and dep.dst not in changed:
-            continue
+    for dep in dependences(after.kernel, changed):
         old = relative(before.tree, dep.src, dep.dst).signature(dep.src, dep.dst)
         new = relative(after.tree, dep.src, dep.dst).signature(dep.src, dep.dst)
         if old != new:
@@ -90,7 +88,7 @@ def touches(nest: Nest, loop: Loop) -> Iterator[tuple[str, list[Touch]]]:
     """The accesses under a loop to each buffer that its iterations share."""
     within = [nest.stmts[name] for name in leaves(loop)]
     used = {name for stmt in within for name in (stmt.buffer, *(r.tensor for r in reads(stmt)))}
-    folds = folding(nest.kernel.stages)
+    folds = folding(nest.kernel)
     for name in nest.buffers:
         if name not in used or _private_to(nest, nest.buffers[name].at, loop):
             continue
@@ -217,7 +215,7 @@ def _combines(nest: Nest, loop: Loop) -> bool:
 
 def _folds_over(nest: Nest, loop: Loop) -> bool:
     """Does a statement under the loop combine what its iterations give, in order?"""
-    names = set(leaves(loop)) & folding(nest.kernel.stages)
+    names = set(leaves(loop)) & folding(nest.kernel)
     stmts = [nest.stmts[name] for name in names]
     return any(in_coordinates(loop.values[s.name], s.lhs, s) is None for s in stmts)
 

@@ -132,7 +132,7 @@ class ComputeAt(Primitive):
         inside = around[-1].values
         later: dict[Tie, None] = {}
         earlier: dict[Tie, None] = {}
-        for dep in dependences(nest.kernel.stages):
+        for dep in dependences(nest.kernel, [stmt.name]):
             if dep.src == stmt.name and dep.dst in inside:
                 later[Tie(dep.written, nest.stmts[dep.dst], dep.touched)] = None
             if dep.dst == stmt.name and dep.src in inside:
@@ -164,9 +164,8 @@ def is_recurrence(stmt: Stmt) -> bool:
 
 def check_moved(before: Nest, nest: Nest, names: Collection[str], who: str) -> None:
     """Raises unless statements that have moved run at the right time, and values are found."""
-    for dep in dependences(nest.kernel.stages):
-        if dep.src in names or dep.dst in names:
-            check_dependence(nest, dep, who)
+    for dep in dependences(nest.kernel, names):
+        check_dependence(nest, dep, who)
     check_storage(nest, who, before)
 
 

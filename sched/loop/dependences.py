@@ -8,13 +8,13 @@ that copies and buffers do not matter here; value flow (`flow.py`) checks those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
+from ...algo.remembered import remembered
 from ...algo.tensor_expr.build import const
 from ...algo.tensor_expr.expr import Expr
-from ...algo.tensor_expr.op import Stage
+from ...algo.tensor_expr.op import Kernel, Stage
 from .reads import reads_in
 
 Turns = tuple[tuple[Expr, ...], tuple[Expr, ...]]
@@ -41,16 +41,42 @@ class Dependence:
     first: str = "writes"
 
 
-@lru_cache(maxsize=256)
-def dependences(stages: tuple[Stage, ...]) -> tuple[Dependence, ...]:
-    """All of a kernel's dependences, each between accesses of two stages (or of one)."""
-    return tuple(dep for src in stages for dst in stages for dep in _between(src, dst))
+def dependences(kernel: Kernel, stages: Collection[str] | None = None) -> list[Dependence]:
+    """All of a kernel's dependences, or those of some stages, each between two accesses."""
+    found, places = _dependences(kernel)
+    if stages is None:
+        return found
+    return [found[n] for n in sorted({n for name in stages for n in places.get(name, ())})]
 
 
-@lru_cache(maxsize=256)
-def folding(stages: tuple[Stage, ...]) -> frozenset[str]:
+@remembered(16)
+def _dependences(kernel: Kernel) -> tuple[list[Dependence], Mapping[str, list[int]]]:
+    """All dependences, by source and then destination, and the places of those of each stage."""
+    partners: dict[str, dict[int, None]] = {}  # the stages that touch a tensor
+    for n, stage in enumerate(kernel.stages):
+        for tensor in _touched(stage):
+            partners.setdefault(tensor, {})[n] = None
+    found: list[Dependence] = []
+    places: dict[str, list[int]] = {}
+    for src in kernel.stages:
+        # What `src` writes, or reads where it is the one of two turns that comes first.
+        tensors = _touched(src) if src.turn is not None else (src.tensor,)
+        for n in sorted({n for tensor in tensors for n in partners[tensor]}):
+            for dep in _between(src, kernel.stages[n]):
+                for name in {dep.src, dep.dst}:
+                    places.setdefault(name, []).append(len(found))
+                found.append(dep)
+    return found, places
+
+
+def _touched(stage: Stage) -> Iterable[str]:
+    return dict.fromkeys((stage.tensor, *(r.tensor for r in reads_in((stage.value, *stage.lhs)))))
+
+
+@remembered(16)
+def folding(kernel: Kernel) -> frozenset[str]:
     """The stages that combine instances into the cells of a fold, which others gave a start."""
-    turns = [(stage, stage.turn.at[0]) for stage in stages if stage.turn is not None]
+    turns = [(stage, stage.turn.at[0]) for stage in kernel.stages if stage.turn is not None]
     cells = {stage.tensor for stage, when in turns if when is const(0)}
     return frozenset(stage.name for stage, _ in turns if stage.tensor in cells) - frozenset(
         stage.name for stage, when in turns if when is const(0)

@@ -14,12 +14,12 @@ from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Kernel, Op
 from ...algo.tensor_expr.stages import kernel
 from .initial import initial
-from .names import origins
-from .nest import Nest, loops
+from .names import copies
+from .nest import Nest
 from .primitive import Primitive
 from .reorder import Reorder
 from .schedule import Schedule
-from .tree import named
+from .tree import in_order, named
 
 
 class Draft:
@@ -52,7 +52,7 @@ class Draft:
     def order(self, nest: str, prefix: str, order: list[str]) -> None:
         """Puts loops of a nest in this order if they are in another; `prefix` goes before names."""
         wanted = [f"{nest}.{name}" for name in order]
-        now = [loop.name for loop in loops(self.nest.tree) if loop.name in wanted]
+        now = in_order(self.nest.tree, wanted)
         if now != wanted:
             self.attempt(Reorder(tuple(prefix + name for name in order)))
 
@@ -62,5 +62,4 @@ class Draft:
 
     def copies(self, loop: str) -> Iterator[str]:
         """The full names of a loop and of the copies that distribution made of it."""
-        origin = origins(self.nest)
-        return iter([item.name for item in loops(self.nest.tree) if origin(item.name) == loop])
+        return iter([item.name for item in copies(self.nest, loop)])

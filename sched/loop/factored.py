@@ -28,7 +28,7 @@ from .witness import at, first_pair, instance
 
 def folds_over(nest: Nest, loop: Loop) -> list[KernelStage]:
     """The stages of the first fold that combines what iterations of a loop give, in order."""
-    names = folding(nest.kernel.stages)
+    names = folding(nest.kernel)
     crossing = [
         name
         for name in leaves(loop)
@@ -93,7 +93,7 @@ class Factored:
     @property
     def widest(self) -> Stmt:
         """The update of the most indices."""
-        names = folding(self.nest.kernel.stages)
+        names = folding(self.nest.kernel)
         found = [s for s in self.updates if s.name in names]
         return self.nest.stmts[max(found, key=lambda s: len(s.ranges)).name]
 

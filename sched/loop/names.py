@@ -9,39 +9,41 @@ meant only where nothing else has the name, so that staging does not make other 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ...algo.errors import ScheduleError
+from ...algo.remembered import remembered
+from ...algo.tensor_expr.op import Kernel
 from .nest import Loop, Nest, leaves, loops
-from .tree import named
-
-PARTS = ("init", "update", "final", "load", "store", "acc", "rf")
-"""Stages of one accumulation: copies of a loop under these are copies of one loop."""
-
-
-@lru_cache(maxsize=1 << 14)
-def base(name: str) -> str:
-    """The loop of which a distributed copy was made: `C.init.ii` is a copy of `C.ii`."""
-    *stage, index = name.split(".")
-    while len(stage) > 1 and stage[-1] in PARTS:
-        stage = stage[:-1]
-    return ".".join([*stage, index])
+from .origins import base
+from .tree import copies_of, named
 
 
 def origins(nest: Nest) -> Callable[[str], str]:
     """`base`, where the results of one fold have one: `s.init.ii` is a copy of `o.ii` too."""
-    folds = {
-        base(f"{stage.name}.")[:-1]: stage.turn.fold
-        for stage in nest.kernel.stages
-        if stage.turn is not None
-    }
+    folds = _folds(nest.kernel)
 
     def origin(name: str) -> str:
         stem, _, index = base(name).rpartition(".")
-        return f"{base(folds[stem] + '.')[:-1]}.{index}" if stem in folds else base(name)
+        return f"{folds.get(stem, stem)}.{index}"
 
     return origin
+
+
+def copies(nest: Nest, name: str) -> Iterator[Loop]:
+    """The loops whose origin is the one of this name, outer before inner."""
+    stem, _, index = name.rpartition(".")
+    folds = _folds(nest.kernel)
+    stems = [own for own, fold in folds.items() if fold == stem]
+    stems += [] if stem in folds else [stem]
+    return copies_of(nest.tree, {f"{own}.{index}" for own in stems})
+
+
+@remembered(16)
+def _folds(kernel: Kernel) -> Mapping[str, str]:
+    """Whose loops those of each result of a fold are copies of."""
+    found = [stage for stage in kernel.stages if stage.turn is not None]
+    return {base(f"{s.name}.")[:-1]: base(f"{s.turn.fold}.")[:-1] for s in found if s.turn}
 
 
 def stem_and_part(stage: str) -> tuple[str, str]:
@@ -127,8 +129,7 @@ def fresh(
     advice: str = "other names with into=(outer, inner)",
 ) -> str:
     """`name` if no other loop has it."""
-    taken = {loop.name for loop in loops(nest.tree)} - set(replaced)
-    if name in taken:
+    if name not in replaced and named(nest.tree, name) is not None:
         raise ScheduleError(f"{who}: there is already a loop {name}; choose {advice}")
     return name
 

@@ -80,11 +80,19 @@ class Leaf:
     stmt: str
 
 
+Places = Mapping[str, tuple[int, ...]]
+"""By name the parts of a sequence that hold what has it."""
+
+Index = tuple[Places, Places, Places]
+"""Where statements, loops and copies of loops stand (`index.py`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seq:
-    """Parts run one after the other."""
+    """Parts run one after the other; `index` is what is remembered of where they hold what."""
 
     parts: tuple[Tree, ...]
+    index: Index | None = field(default=None, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,9 +95,8 @@ class Rfactor(Primitive):
         fresh(nest, self._combining(loop), self.who, advice="another name with into=")
         after = self.after(nest)
         changed |= after.stmts.keys() - nest.stmts.keys()
-        for dep in dependences(after.kernel.stages):
-            if {dep.src, dep.dst} & changed:
-                check_dependence(after, dep, self.who)
+        for dep in dependences(after.kernel, changed):
+            check_dependence(after, dep, self.who)
         check_storage(after, self.who)
 
     def _fold(self, nest: Nest, loop: Loop) -> Factored | None:

@@ -151,7 +151,7 @@ class Stage(Primitive):
         if _comes_in(nest, old, inner, around, self.who):
             label = f"{old.tensor}.{'load' if writers else 'pack'}"
             # What the same iteration writes once is there without a copy.
-            folds = folding(nest.kernel.stages)
+            folds = folding(nest.kernel)
             made = [(s, s.lhs) for s in writers if s.reducer is None and s.name not in folds]
             before = copies.bring(label, (new, old.name), list(_wanted(old.name, inner)), made)
         if writers and _goes_out(nest, old, inner, around, self.who):

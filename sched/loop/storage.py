@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from ...algo.remembered import remembered
 from ...algo.tensor_expr.expr import Expr, Index, accesses, indices_of, substitute
-from .nest import Loop, Nest, Stmt
+from ...algo.tensor_expr.op import Kernel
+from .nest import Buffer, Loop, Nest, Stmt
 from .reads import Read, reads_in
 from .tree import around_stmt, common_loops, moved
 
@@ -21,12 +23,17 @@ from .tree import around_stmt, common_loops, moved
 def touching(nest: Nest, buffers: Collection[str] | None = None) -> dict[str, list[str]]:
     """The statements that read or write each buffer (or each of `buffers`), in the order of the
     nest."""
-    others = frozenset() if buffers is None else nest.buffers.keys() - set(buffers)
-    found: dict[str, list[str]] = {name: [] for name in nest.buffers if name not in others}
-    for name, stmt in nest.stmts.items():
+    users = _users(nest.stmts)
+    return {name: users.get(name, []) for name in (nest.buffers if buffers is None else buffers)}
+
+
+@remembered(16)
+def _users(stmts: Mapping[str, Stmt]) -> Mapping[str, list[str]]:
+    """The statements that read or write each buffer."""
+    found: dict[str, list[str]] = {}
+    for name, stmt in stmts.items():
         for buffer in dict.fromkeys((stmt.buffer, *_accesses(stmt))):
-            if buffer not in others:
-                found[buffer].append(name)
+            found.setdefault(buffer, []).append(name)
     return found
 
 
@@ -85,24 +92,31 @@ def place(nest: Nest, before: Nest | None = None) -> Nest:
     stand under the same loops as there stay where they are.
     """
     users = touching(nest, displaced(before, nest))
-    computed: dict[str, set[str]] = {}
-    for stage in nest.kernel.stages:
-        computed.setdefault(stage.tensor, set()).add(stage.name)
-    buffers = dict(nest.buffers)
+    computed = _computed(nest.kernel)
+    found: dict[str, Buffer] = {}
     for name, stmts in users.items():
-        buffer = buffers[name]
+        buffer = nest.buffers[name]
         if buffer.scope == "param":
             continue
         around = common_loops([around_stmt(nest.tree, stmt) for stmt in stmts])
         if buffer.pinned:
             around = _down_to(around, buffer.at)
         else:
-            anew = not computed.get(name, set()).isdisjoint(stmts)
+            anew = not computed.get(name, frozenset()).isdisjoint(stmts)
             around = _private(nest, name, stmts, around, anew)
         at = around[-1].name if around else None
         if buffer.at != at:
-            buffers[name] = replace(buffer, at=at)
-    return replace(nest, buffers=buffers)
+            found[name] = replace(buffer, at=at)
+    return replace(nest, buffers={**nest.buffers, **found}) if found else nest
+
+
+@remembered(16)
+def _computed(kernel: Kernel) -> Mapping[str, Collection[str]]:
+    """The stages that compute each tensor."""
+    found: dict[str, set[str]] = {}
+    for stage in kernel.stages:
+        found.setdefault(stage.tensor, set()).add(stage.name)
+    return found
 
 
 def displaced(before: Nest | None, nest: Nest) -> Collection[str]:
@@ -111,21 +125,24 @@ def displaced(before: Nest | None, nest: Nest) -> Collection[str]:
         return nest.buffers
     old, new = before.stmts, nest.stmts
     names = moved(before.tree, nest.tree)
-    names |= {name for name, stmt in new.items() if old.get(name) is not stmt}
+    if old is not new:
+        names |= {name for name in {**old, **new} if old.get(name) is not new.get(name)}
     changed = [stmts[name] for stmts in (old, new) for name in names if name in stmts]
-    changed += [stmt for name, stmt in old.items() if name not in new]
     found = {buffer for stmt in changed for buffer in (stmt.buffer, *_accesses(stmt))}
-    found |= {name for name, item in nest.buffers.items() if before.buffers.get(name) is not item}
-    return found & nest.buffers.keys()
+    was, now = before.buffers, nest.buffers
+    if was is not now:
+        found |= {name for name, item in now.items() if was.get(name) is not item}
+    return found & now.keys()
 
 
 def rehomed(nest: Nest, homes: Mapping[str, str | None]) -> Nest:
     """The nest with buffers of loops that have become others under those: `yo` became `yoi`."""
-    buffers = {
-        name: replace(buffer, at=homes.get(buffer.at or "", buffer.at))
+    found = {
+        name: replace(buffer, at=homes[buffer.at])
         for name, buffer in nest.buffers.items()
+        if buffer.at in homes
     }
-    return replace(nest, buffers=buffers)
+    return replace(nest, buffers={**nest.buffers, **found}) if found else nest
 
 
 def _down_to(around: list[Loop], at: str | None) -> list[Loop]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from operator import is_not
 
-from .nest import Leaf, Loop, Nest, Seq, Tree, leaves, loops
+from .index import LOOP, ORIGIN, STMT, index, replaced
+from .nest import Leaf, Loop, Nest, Seq, Tree, leaves
+from .origins import base
 
 Step = tuple[Loop | Seq, int]
 """A node on the way down, and which of its parts the way enters (0 for a loop)."""
@@ -30,12 +32,12 @@ def steps_to(tree: Tree, found: Callable[[Tree], bool]) -> list[Step] | None:
 
 def way_to(tree: Tree, stmt: str) -> list[Step]:
     """The way from the root to a statement."""
-    return list(_way(tree, stmt, 0) or ())
+    return list(_way(tree, stmt, STMT) or ())
 
 
 def way_to_loop(tree: Tree, name: str) -> list[Step]:
     """The way from the root to a loop, itself excluded."""
-    return list(_way(tree, name, 1) or ())[:-1]
+    return list(_way(tree, name, LOOP) or ())[:-1]
 
 
 def _nodes(tree: Tree) -> Iterator[tuple[Tree, tuple[Step, ...]]]:
@@ -51,63 +53,43 @@ def _nodes(tree: Tree) -> Iterator[tuple[Tree, tuple[Step, ...]]]:
                 stack.append((loop.body, (*way, (loop, 0))))
 
 
-class _Same:
-    """A tree as a key that is equal to itself only: trees never change."""
-
-    __slots__ = ("tree",)
-
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-
-    def __hash__(self) -> int:
-        return id(self.tree)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.tree is self.tree
-
-
 def _way(tree: Tree, name: str, kind: int) -> tuple[Step, ...] | None:
-    """The way to a statement (kind 0), or to and into a loop (kind 1); None where there is none."""
+    """The way to a statement, or to and into a loop, as `kind` says; None where there is none."""
     way: list[Step] = []
     while True:
         match tree:
             case Seq(parts):
-                at = _positions(_Same(tree))[kind].get(name)
-                if at is None:
+                found = index(tree)[kind].get(name)
+                if found is None:
                     return None
-                way.append((tree, at))
-                tree = parts[at]
+                way.append((tree, found[0]))
+                tree = parts[found[0]]
             case Loop() as loop:
                 way.append((loop, 0))
-                if kind == 1 and loop.name == name:
+                if kind == LOOP and loop.name == name:
                     return tuple(way)
                 tree = loop.body
             case Leaf(stmt):
-                return tuple(way) if kind == 0 and stmt == name else None
+                return tuple(way) if kind == STMT and stmt == name else None
 
 
 def parts_of(tree: Seq, stmts: Iterable[str]) -> list[int]:
     """The parts of a sequence in which those of the statements stand that are in it, in order."""
-    positions = _positions(_Same(tree))[0]
-    return sorted({positions[stmt] for stmt in stmts if stmt in positions})
+    places = index(tree)[STMT]
+    return sorted({n for stmt in stmts for n in places.get(stmt, ())})
 
 
-@lru_cache(maxsize=4096)
-def _positions(key: _Same) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """In which part of a sequence a statement stands, and a loop. A primitive changes few parts,
-    and what the others hold is remembered."""
-    found: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    assert isinstance(key.tree, Seq)
-    for n, part in enumerate(key.tree.parts):
-        for positions, names in zip(found, _names(_Same(part)), strict=True):
-            positions.update(dict.fromkeys(names, n))
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _names(key: _Same) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The statements and the loops of a tree."""
-    return tuple(leaves(key.tree)), tuple(loop.name for loop in loops(key.tree))
+def copies_of(tree: Tree, origins: Collection[str]) -> Iterator[Loop]:
+    """The loops that are copies of these by their names, or they themselves, outer before inner."""
+    match tree:
+        case Seq(parts):
+            places = index(tree)[ORIGIN]
+            for n in sorted({n for origin in origins for n in places.get(origin, ())}):
+                yield from copies_of(parts[n], origins)
+        case Loop() as loop:
+            if base(loop.name) in origins:
+                yield loop
+            yield from copies_of(loop.body, origins)
 
 
 def around_stmt(tree: Tree, stmt: str) -> list[Loop]:
@@ -122,7 +104,7 @@ def around_loop(tree: Tree, name: str) -> list[Loop]:
 
 def loops_to(tree: Tree, name: str | None) -> list[Loop]:
     """The loops around a loop and itself, outermost first; none where there is no name."""
-    way = () if name is None else _way(tree, name, 1)
+    way = () if name is None else _way(tree, name, LOOP)
     if way is None:
         raise KeyError(name)
     return [node for node, _ in way if isinstance(node, Loop)]
@@ -135,24 +117,27 @@ def loop_named(tree: Tree, name: str) -> Loop:
 
 def named(tree: Tree, name: str) -> Loop | None:
     """The loop of that full name, if there is one."""
-    way = _way(tree, name, 1)
+    way = _way(tree, name, LOOP)
     loop = way[-1][0] if way else None
     return loop if isinstance(loop, Loop) else None
 
 
+def in_order(tree: Tree, names: Iterable[str]) -> list[str]:
+    """Those of the names that loops have, outer before inner and first before next."""
+    ways = {name: _way(tree, name, LOOP) for name in names}
+    places = {name: [n for _, n in way] for name, way in ways.items() if way}
+    return sorted(places, key=places.__getitem__)
+
+
 def edit(tree: Tree, change: Mapping[str, Callable[[Loop], Tree]]) -> Tree:
     """Rebuilds the tree with the named loops replaced (their new bodies already rebuilt)."""
-    nodes = {id(node) for name in change for node, _ in _way(tree, name, 1) or ()}
-    return _edited(tree, change, nodes) if nodes else tree
-
-
-def _edited(tree: Tree, change: Mapping[str, Callable[[Loop], Tree]], nodes: set[int]) -> Tree:
-    """`edit`, where `nodes` are those on the way to a loop that changes."""
     match tree:
         case Seq(parts):
-            return seq([_edited(p, change, nodes) if id(p) in nodes else p for p in parts])
-        case Loop() as loop if id(loop) in nodes:
-            body = _edited(loop.body, change, nodes)
+            places = index(tree)[LOOP]
+            at = {n for name in change for n in places.get(name, ())}
+            return replaced(tree, {n: edit(parts[n], change) for n in at}) if at else tree
+        case Loop() as loop:
+            body = edit(loop.body, change)
             loop = loop if body is loop.body else replace(loop, body=body)
             rule = change.get(loop.name)
             return rule(loop) if rule else loop
@@ -197,10 +182,19 @@ def moved(before: Tree, after: Tree) -> set[str]:
     if before is after:
         return set()
     if isinstance(before, Seq) and isinstance(after, Seq):
-        old, new = ({id(part): part for part in tree.parts} for tree in (before, after))
+        same = _common(before.parts, after.parts)
+        end = _common(before.parts[same:][::-1], after.parts[same:][::-1])
+        middles = (tree.parts[same : len(tree.parts) - end] for tree in (before, after))
+        old, new = ({id(part): part for part in middle} for middle in middles)
         if [key for key in old if key in new] == [key for key in new if key in old]:
             return {stmt for key, part in new.items() if key not in old for stmt in leaves(part)}
     return set(leaves(after))
+
+
+def _common(one: Sequence[Tree], two: Sequence[Tree]) -> int:
+    """How many parts two sequences have in common at their beginnings."""
+    differ = map(is_not, one, two)
+    return next((n for n, other in enumerate(differ) if other), min(len(one), len(two)))
 
 
 def common_loops(around: Sequence[Sequence[Loop]]) -> list[Loop]:

@@ -16,7 +16,7 @@ from .storage import displaced
 
 def validate(nest: Nest, who: str = "schedule") -> None:
     """Raises `ScheduleError` unless the nest computes what its kernel says."""
-    for dep in dependences(nest.kernel.stages):
+    for dep in dependences(nest.kernel):
         check_dependence(nest, dep, who)
     check_storage(nest, who)
 

@@ -55,7 +55,7 @@ class View:
     def accumulates(self, loop: Loop) -> bool:
         """Does a reduction run along the loop?"""
         stmts = [self.nest.stmts[name] for name in leaves(loop)]
-        folds = folding(self.nest.kernel.stages)
+        folds = folding(self.nest.kernel)
         return any(
             (s.reducer is not None or s.name in folds)
             and in_coordinates(loop.values[s.name], s.lhs, s) is None
