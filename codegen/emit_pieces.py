@@ -1,4 +1,4 @@
-"""A long row of loop nests becomes functions of a few nests each.
+"""A long row of loop nests, or of unrolled statements, becomes functions of a few of them each.
 
 Several of LLVM's passes look from every load or loop at all others of its function, so that what
 they take grows with the square of a function's length. In pieces of bounded length it grows with
@@ -16,10 +16,11 @@ from .closure import Closure, used
 from .frame import Frame
 from .values import VOID
 
-PIECE = 64
-"""How much stands in a piece; what is at most twice as much stays one function."""
-LOOP = 4
-"""What a loop counts for; one of lanes or squares, which is none any more, for 1."""
+PIECE = 256
+"""How much stands in a piece, statements outside of loops counting for 1; what is at most twice as
+much stays one function."""
+LOOP, LANES = 16, 4
+"""What a loop counts for, and one of lanes or squares, which is none any more."""
 
 Emit = Callable[[Frame, Stmt], None]
 
@@ -49,7 +50,7 @@ def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
 
 def _size(stmt: Stmt) -> int:
     loops = [item.kind for item in walk(stmt) if isinstance(item, For)]
-    return sum(1 if kind in ("vector", "matrix") else LOOP for kind in loops)
+    return sum(LANES if kind in ("vector", "matrix") else LOOP for kind in loops) or 1
 
 
 def _in_registers(f: Frame, stmt: Stmt) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 from .expr import accesses
@@ -19,36 +20,55 @@ def components(nodes: Sequence[T], needs: Mapping[T, Collection[T]]) -> list[lis
     ones only keep their order.
     """
     place = {node: n for n, node in enumerate(nodes)}
-    reach = [0] * len(nodes)
-    changed = True
-    while changed:
-        changed = False
-        for node, n in place.items():
-            found = reach[n]
-            for other in needs.get(node, ()):
-                if other in place:
-                    found |= reach[place[other]] | 1 << place[other]
-            changed |= found != reach[n]
-            reach[n] = found
-    parts: list[list[int]] = []
-    part_of: dict[int, int] = {}
-    for n in range(len(nodes)):
-        if n not in part_of:
-            mine = [m for m in range(n, len(nodes)) if m == n or reach[n] >> m & reach[m] >> n & 1]
-            part_of |= dict.fromkeys(mine, len(parts))
-            parts.append(mine)
+    after = [[place[m] for m in needs.get(node, ()) if m in place] for node in nodes]
+    parts = _together(after)
+    part_of = {n: k for k, part in enumerate(parts) for n in part}
+    others = [{part_of[m] for n in part for m in after[n]} - {k} for k, part in enumerate(parts)]
+    missing = [len(needed) for needed in others]
+    waiting: list[list[int]] = [[] for _ in parts]
+    for k, needed in enumerate(others):
+        for other in needed:
+            waiting[other].append(k)
+    able = [(part[0], k) for k, part in enumerate(parts) if not missing[k]]
+    heapify(able)
     out: list[list[T]] = []
-    done, left = 0, list(parts)
-    while left:
-        part = next(p for p in left if not reach[p[0]] & ~(done | _mask(p)))
-        left.remove(part)
-        done |= _mask(part)
-        out.append([nodes[n] for n in part])
+    while able:
+        _, done = heappop(able)
+        out.append([nodes[n] for n in parts[done]])
+        for k in waiting[done]:
+            missing[k] -= 1
+            if not missing[k]:
+                heappush(able, (parts[k][0], k))
     return out
 
 
-def _mask(numbers: Sequence[int]) -> int:
-    return sum(1 << n for n in numbers)
+def _together(after: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Tarjan's strongly connected components, the nodes of each in order.
+
+    `low` is the number, in the order of the search, of the first open node that a node leads to.
+    """
+    low: dict[int, int] = {}
+    parts: list[list[int]] = []
+    open_: dict[int, int] = {}  # nodes that are in no component yet, with their numbers
+    for root in range(len(after)):
+        way = [] if root in low else [(root, iter(after[root]))]
+        if way:
+            low[root] = open_[root] = len(low)
+        while way:
+            n, rest = way[-1]
+            new = next((m for m in rest if m not in low), None)
+            if new is not None:
+                low[new] = open_[new] = len(low)
+                way.append((new, iter(after[new])))
+                continue
+            way.pop()
+            low[n] = min([low[n], *(low[m] for m in after[n] if m in open_)])
+            if low[n] == open_[n]:
+                part = [n]
+                while (last := open_.popitem()[0]) != n:
+                    part.append(last)
+                parts.append(sorted(part))
+    return parts
 
 
 def cycles_of(

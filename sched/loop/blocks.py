@@ -9,27 +9,26 @@ lowering deals such stores out to the threads of a block as it can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 
 from ...algo.errors import ScheduleError
 from ...algo.isl import raw
 from ...algo.tensor_expr.build import const
 from ...algo.tensor_expr.points import mapping
-from .nest import Loop, Nest, loops
+from .nest import Loop, Nest
 from .storage import touching
 from .tree import around_stmt, loops_to
 
 BLOCK, THREAD = "block.", "thread."
 
 
-def dividing(nest: Nest) -> dict[str, tuple[str, ...]]:
-    """The axes that divide each buffer, of those that some axis divides."""
-    if not any(loop.kind.startswith((BLOCK, THREAD)) for loop in loops(nest.tree)):
-        return {}
-    users = touching(nest)
+def dividing(nest: Nest, buffers: Collection[str] | None = None) -> dict[str, tuple[str, ...]]:
+    """The axes that divide each buffer (or each of `buffers`), of those that some axis divides."""
+    users = touching(nest, buffers)
     found: dict[str, tuple[str, ...]] = {}
-    for name, buffer in nest.buffers.items():
+    for name in users:
+        buffer = nest.buffers[name]
         if buffer.scope == "param" or (buffer.at is None and buffer.scope in ("heap", "stack")):
             continue
         # One on the heap or stack may be staged as shared yet; if not, lowering refuses it.

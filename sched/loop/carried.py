@@ -13,11 +13,11 @@ from ...algo.tensor_expr.build import any_of
 from ...algo.tensor_expr.expr import Access, Expr
 from .dependences import Dependence, dependences, folding
 from .names import index_of
-from .nest import IN_ORDER, Loop, Nest, Stmt, leaves, loops
+from .nest import IN_ORDER, Loop, Nest, Stmt, leaves
 from .order import other_iteration, relative, runs_before, same_iteration
 from .relations import NO_FOLDS, differ, earlier, from_data, same_element, second
 from .storage import in_coordinates, reads, repeats, touching
-from .tree import around_loop, around_stmt, loops_to, moved
+from .tree import around_loop, around_stmt, loops_around, loops_to, moved
 from .witness import Pair, at, element, first_pair, instance, value
 
 
@@ -257,12 +257,10 @@ def check_marks(nest: Nest, who: str, changed: Collection[str]) -> None:
     Loops that use none of the buffers `changed` are not looked at.
     """
     users = {name for stmts in touching(nest, changed).values() for name in stmts}
-    for loop in loops(nest.tree):
-        if loop.kind in IN_ORDER or users.isdisjoint(loop.values):
-            continue
+    for loop in loops_around(nest.tree, users):
         if loop.kind == "vector":
             check_lanes(nest, loop, who)
-        else:
+        elif loop.kind not in IN_ORDER:
             check_concurrent(nest, loop, who)
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...algo.tensor_expr.expr import Expr, Index, accesses
+from ...algo.tensor_expr.expr import Access, Expr, Index, accesses
 from .access import Group
 from .machine import Machine
 from .parallelism import worth_threads
@@ -149,18 +149,21 @@ def _names(
     """For each nest the last nest's indices that its own stand for, wherever it is read; None if
     one of the nests is no temporary that only those behind it read."""
     found: dict[str, Names] = {last.name: {i: i for i in last.extents}}
+    reads: dict[str, list[tuple[Group, Access]]] = {}
+    for reader in (*groups, last):
+        for stage in reader.stages:
+            for read in accesses(stage.value):
+                reads.setdefault(read.tensor, []).append((reader, read))
     for group in reversed(groups):
         if group.name not in temps or group.main.tensor.removesuffix(".acc") != group.name:
             return None
         places: list[set[str | None]] = [set() for _ in group.main.lhs]
-        for reader in (*groups, last):
-            for stage in reader.stages:
-                for read in accesses(stage.value):
-                    if read.tensor == group.name and reader is not group:
-                        if reader.name not in found:
-                            return None
-                        for place, part in zip(places, read.indices, strict=True):
-                            place.add(_name(part, found[reader.name]))
+        for reader, read in reads.get(group.name, ()):
+            if reader is not group:
+                if reader.name not in found:
+                    return None
+                for place, part in zip(places, read.indices, strict=True):
+                    place.add(_name(part, found[reader.name]))
         own = [part.name for part in group.main.lhs if isinstance(part, Index)]
         meant = {
             index: name

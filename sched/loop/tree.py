@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from operator import is_not
 
@@ -90,6 +90,19 @@ def copies_of(tree: Tree, origins: Collection[str]) -> Iterator[Loop]:
             if base(loop.name) in origins:
                 yield loop
             yield from copies_of(loop.body, origins)
+
+
+def loops_around(tree: Tree, stmts: Set[str]) -> Iterator[Loop]:
+    """The loops around any of the statements, outer before inner and first before next."""
+    match tree:
+        case Seq(parts):
+            for n in parts_of(tree, stmts):
+                yield from loops_around(parts[n], stmts)
+        case Loop() as loop:
+            stmts = stmts & loop.values.keys()
+            if stmts:
+                yield loop
+                yield from loops_around(loop.body, stmts)
 
 
 def around_stmt(tree: Tree, stmt: str) -> list[Loop]:

@@ -37,9 +37,9 @@ def check_storage(nest: Nest, who: str, before: Nest | None = None) -> None:
     check_marks(nest, who, changed)
     check_shared(nest, who)
     tensors = {nest.buffers[name].tensor for name in changed}
-    pinned = [name for name, buffer in nest.buffers.items() if buffer.pinned]
-    looked_at = (n for n in (*pinned, *dividing(nest)) if nest.buffers[n].tensor in tensors)
-    _check_values(nest, looked_at, who)
+    held = [name for name, buffer in nest.buffers.items() if buffer.tensor in tensors]
+    pinned = [name for name in held if nest.buffers[name].pinned]
+    _check_values(nest, (*pinned, *dividing(nest, held)), who)
     check_folds(nest, who)
     check_repeated(nest, who, changed)
 
