@@ -72,6 +72,12 @@ def equations(
     return lambda count: (dt.op(text(count)), arrays)
 
 
+def statements(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
+    """As many stores in a row, in no loop."""
+    made = dt.op("y[i] = x[i] * 2 + x[i] / 3").schedule().unroll("i")
+    return made, (np.ones(count, np.float32),)
+
+
 CASES = {
     "squares": (equations(squares, np.ones(100)), 40, 160, 120),
     "sums": (equations(sums, np.ones(300)), 20, 80, 120),
@@ -79,6 +85,7 @@ CASES = {
     "rows": (rows, 64, 256, 100),
     "nests": (nests, 16, 64, 100),
     "triangle": (triangle, 32, 128, 200),
+    "statements": (statements, 350, 1400, 150),
 }
 """What is compiled, two lengths, and how many times as long as the fixed work of `speed.py` the
 longer one may take: about twice what it takes on a machine with nothing else to do."""

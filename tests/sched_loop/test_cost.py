@@ -42,6 +42,17 @@ def test_a_long_chain_is_walked_once_a_primitive(monkeypatch: pytest.MonkeyPatch
     assert len(seen) <= 2 * 2 * count
 
 
+def test_a_chain_is_scheduled_in_proportion_to_its_length() -> None:
+    """A primitive costs what it changes, whatever else there is."""
+    spent: dict[int, list[float]] = {100: [], 400: []}
+    for again in range(3):
+        for count, times in spent.items():
+            op = parse("\n".join(f"u{n + 1}[i] = u{n}[i] * {n + again}" for n in range(count)))
+            check(op)
+            times.append(seconds(lambda: default(op, {}, {"I": 8 + again}, Machine())))  # noqa: B023
+    assert min(spent[400]) < 6 * min(spent[100])
+
+
 def test_a_refusal_does_not_look_for_the_first_witness_for_minutes() -> None:
     op = parse(
         "tri(a: [N, M]) -> c:\n  c[i,j] = sum(a[k,j], where=k <= i) where i in 0:N",
