@@ -16,7 +16,8 @@ from ..algo.tensor_expr.stages import kernel
 from ..sched.loop.access import Group, groups
 from ..sched.loop.default import choose
 from ..sched.loop.machine import Machine
-from ..sched.loop.sketch import Choice, Sketch, build
+from ..sched.loop.sketch import Choice, Sketch
+from ..sched.loop.sketch_build import build
 from .word_space import word_choice, word_seeds
 
 HEIGHTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14)

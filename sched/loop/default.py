@@ -30,7 +30,8 @@ from .default_words import by_words
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
-from .sketch import Choice, Sketch, build
+from .sketch import Choice, Sketch
+from .sketch_build import build
 
 RUN = 8
 """Vectors that a thread reads one after the other, at least, where threads share a row."""

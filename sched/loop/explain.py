@@ -23,7 +23,8 @@ from .dot import factors
 from .machine import Machine
 from .parallelism import WORTH_A_THREAD
 from .peaks import Peaks
-from .sketch import Choice, build
+from .sketch import Choice
+from .sketch_build import build
 from .words import words_of
 
 _WORK = {"exp": 18, "log": 20, "tanh": 24, "sigmoid": 22, "erf": 40, "sin": 20, "cos": 20,

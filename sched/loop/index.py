@@ -72,7 +72,7 @@ def _followed(tree: Seq, new: Mapping[int, Tree]) -> list[Places]:
         places = before
         if len(tree.parts) != at[-1]:
             places = {name: tuple([at[n] for n in where]) for name, where in before.items()}
-        changed = {name: [] for held in gone for name in held[kind]}
+        changed: dict[str, list[int]] = {name: [] for held in gone for name in held[kind]}
         changed |= {name: [] for _, held in come for name in held[kind]}
         for name, where in changed.items():
             where += [at[n] for n in before.get(name, ()) if n not in new]

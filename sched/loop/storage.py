@@ -102,7 +102,7 @@ def place(nest: Nest, before: Nest | None = None) -> Nest:
         if buffer.pinned:
             around = _down_to(around, buffer.at)
         else:
-            anew = not computed.get(name, frozenset()).isdisjoint(stmts)
+            anew = not computed.get(name, set()).isdisjoint(stmts)
             around = _private(nest, name, stmts, around, anew)
         at = around[-1].name if around else None
         if buffer.at != at:
@@ -111,7 +111,7 @@ def place(nest: Nest, before: Nest | None = None) -> Nest:
 
 
 @remembered(16)
-def _computed(kernel: Kernel) -> Mapping[str, Collection[str]]:
+def _computed(kernel: Kernel) -> Mapping[str, set[str]]:
     """The stages that compute each tensor."""
     found: dict[str, set[str]] = {}
     for stage in kernel.stages:
@@ -140,7 +140,7 @@ def rehomed(nest: Nest, homes: Mapping[str, str | None]) -> Nest:
     found = {
         name: replace(buffer, at=homes[buffer.at])
         for name, buffer in nest.buffers.items()
-        if buffer.at in homes
+        if buffer.at is not None and buffer.at in homes
     }
     return replace(nest, buffers={**nest.buffers, **found}) if found else nest
 
