@@ -150,7 +150,8 @@ def _reduction(expr: Reduce, tight: bool) -> list[_Piece | str]:
     if expr.indices != OPEN:
         given = {r.index: r for r in expr.ranges}
         names: tuple[Expr, ...] = tuple(given.get(name, Index(name)) for name in expr.indices)
-        out += [", over=(", *_list(names, ", ", tight), ",)" if len(names) == 1 else ")"]
+        open_, close = ("", "") if len(names) == 1 and not given else ("(", ")")
+        out += [f", over={open_}", *_list(names, ", ", tight), close]
     if expr.where is not None:
         out += [", where=", _Piece(expr.where, 0, tight)]
     if expr.dtype is not None:

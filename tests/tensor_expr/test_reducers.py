@@ -60,7 +60,7 @@ TEXTS = [
     "reducer f(a; b) = a + b from 0.0\ny[i] = f(x[i,j], where=j < i) * f(z[k]) where j in 1:J",
     "reducer p(a, c; b, e) = a * b, c + e from 1.0, 0.0 ordered\n"
     "u[i], v[i] = p(x[i,j], sum(w[j,k]))",
-    "reducer p(a, c; b, e) = a * b, c + e from 1, 0\nu[], v[] = p(2, k, over=(k in 0:4,))",
+    "reducer p(a, c; b, e) = a * b, c + e from 1, 0\nu[], v[] = p(2, k, over=(k in 0:4))",
     "reducer p(a, c; b, e) = a * b, c + e from 1, 0\n"
     "u[i], v[i] = p(x[j], j, where=j <= i) where i in 0:J",
     "reducer f(a; b) = a + b from 0.0\nlift f: f(x: [K]) -> y:\nlift f:     y[] = sum(x[k])\n"
