@@ -175,14 +175,16 @@ def _of_size(extent: Expr) -> Polynomial:
 
 
 def renamed(monomial: Monomial, names: Mapping[Expr, Expr]) -> Monomial:
-    """A monomial with free indices replaced."""
-    out: list[tuple[Atom, int]] = []
+    """A monomial with free indices replaced; atoms that become the same are one, to a power."""
+    out: dict[Atom, int] = {}
     for item, n in monomial:
+        made: Atom
         if isinstance(item, Sum):
-            out.append((Sum(item.index, item.extent, renamed(item.product, names)), n))
+            made = Sum(item.index, item.extent, renamed(item.product, names))
         else:
-            out.append((normalize(substitute(item, names)), n))
-    return frozenset(out)
+            made = normalize(substitute(item, names))
+        out[made] = out.get(made, 0) + n
+    return frozenset((item, n) for item, n in out.items() if n)
 
 
 def free(item: Atom) -> set[str]:
@@ -245,7 +247,10 @@ def _replaced(item: Atom, old: Expr, new: Polynomial) -> Polynomial | None:
     values = matched(old, item)
     if values is None:
         return None
-    return {renamed(monomial, values): factor for monomial, factor in new.items()}
+    out: Polynomial = {}
+    for monomial, factor in new.items():
+        out = plus(out, {renamed(monomial, values): factor})
+    return out
 
 
 def matched(pattern: Expr, item: Expr) -> dict[Expr, Expr] | None:

@@ -84,6 +84,20 @@ def test_sums_in_sums_are_the_same_in_any_order(one: str, other: str, same: bool
     assert not is_zero(ring.plus(left, right))
 
 
+@pytest.mark.parametrize(
+    ("new", "at_kk"),
+    [("x[i,j] * x[j,i]", "x[k,k]**2"), ("x[i,j] - x[j,i]", "0"), ("x[i,j] / x[j,i]", "1")],
+)
+def test_what_becomes_the_same_is_one(new: str, at_kk: str) -> None:
+    def polynomial(text: str) -> Polynomial:
+        return Algebra(lambda tensor: None).total(
+            [((), parse(f"y[i,j,k] = {text}").equations[0].rhs)]
+        )
+
+    t = parse("y[i,j] = t[i,j]").equations[0].rhs
+    assert ring.replaced(polynomial("t[k,k]"), t, polynomial(new)) == polynomial(at_kk)
+
+
 def test_what_does_not_vanish_stays() -> None:
     text = "f(x: [I, J]) -> v:\n m[i] = max(x[i,j])\n v[i] = sum((x[i,j] - m[i])**2) / J"
     back = adjoint(parse(text), "x")
