@@ -21,10 +21,13 @@ def fork_lock() -> threading.RLock:
     One thread may take it again: signal handlers and destructors run wherever they like.
     """
     made = threading.RLock()
-    os.register_at_fork(
-        before=made.acquire, after_in_parent=made.release, after_in_child=made.release
-    )
+    held_at_forks(made.acquire, made.release)
     return made
+
+
+def held_at_forks(acquire: Callable[[], Any], release: Callable[[], Any]) -> None:
+    """The same for a lock of others: no child is born while another thread holds it."""
+    os.register_at_fork(before=acquire, after_in_parent=release, after_in_child=release)
 
 
 TABLES = fork_lock()

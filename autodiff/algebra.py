@@ -132,10 +132,10 @@ class Algebra:
 
 
 def _exact(value: object) -> Fraction | None:
-    """A number that every type of floats has."""
+    """A number that every type of floats has; not 0.0, whose products are not 0 for all floats."""
     if type(value) is int:
         return Fraction(value)
-    if type(value) is not float or not abs(value) <= MOST:
+    if type(value) is not float or not 0 < abs(value) <= MOST:
         return None
     found = Fraction(value)
     return found if abs(found.numerator) <= MOST and found.denominator <= MOST else None

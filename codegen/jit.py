@@ -12,8 +12,10 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ..algo.errors import InternalError
-from ..algo.forked import fork_lock
+from ..algo.forked import fork_lock, held_at_forks
 
+# Destructors of LLVM's objects, which run in any thread, take the lock of llvmlite alone.
+held_at_forks(llvm.ffi.lib._lock.__enter__, llvm.ffi.lib._lock.__exit__)
 LOCK = fork_lock()
 LEVEL = 2
 

@@ -40,7 +40,7 @@ def agrees(what: Any) -> None:
 def test_gradients_take_what_reductions_gave() -> None:
     assert {"m", "v"} <= {*launches(step())["norm[0]"]}
     back = step().plan(X, G).kernels["norm_dx_dg[0]"].op
-    assert [p.name for p in back.params] == ["x", "g", "m", "v", "dy"]
+    assert [p.name for p in back.params] == ["x", "g", "y", "m", "v", "dy"]
     assert {eq.tensor for eq in back.equations}.isdisjoint({"m", "v"})
     agrees(step())
 

@@ -62,6 +62,8 @@ REASONS = {
         "rfactor factors a reduction",
     r"has no constant extent":
         "unrolled code is finite",
+    r"is computed in parts":
+        "inline reads one equation's value, though but one part may have elements",
 }  # fmt: skip
 
 
