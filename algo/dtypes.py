@@ -139,11 +139,17 @@ def as_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.view(np.uint16) if array.dtype.name == BFLOAT else array
 
 
+def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of bf16, or of its bits, in float32, which holds all of its numbers."""
+    bits = as_bits(array).astype(np.uint32)
+    return (bits << np.uint32(16)).view(np.float32)
+
+
 def in_float64(array: Any, dtype: DType) -> np.ndarray[Any, Any]:
     """An array of elements of type `dtype`, in float64 if that is a float."""
     found = np.asarray(array)
     if dtype is bf16:
-        found = (as_bits(found).astype(np.uint32) << np.uint32(16)).view(np.float32)
+        found = widened(found)
     return found.astype(np.float64) if dtype.is_float else found
 
 

@@ -156,9 +156,8 @@ def _call(function: Callable[..., Any], by_name: dict[str, Any]) -> Any:
                 positional.extend(value)
             case parameter.VAR_KEYWORD:
                 named.update(value)
-            case (
-                parameter.KEYWORD_ONLY
-            ):  # what the function has by itself it may refuse to be given
+            case parameter.KEYWORD_ONLY:
+                # What the function has by itself it may refuse to be given.
                 if value is not parameter.default:
                     named[parameter.name] = value
             case _:

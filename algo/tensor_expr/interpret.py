@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, as_bits, bf16, bf16_form, from_numpy
+from ..dtypes import DType, bf16, bf16_form, from_numpy, widened
 from ..errors import InternalError, ShapeError, check_count
 from . import types
 from .affine import in_turn
@@ -58,7 +58,7 @@ def interpret(
     run = _Run(checked, *_typed(checked, kinds), bound, exact)
     for name, array in given.items():
         if kinds[name] is bf16:
-            array = (as_bits(array).astype(np.uint32) << np.uint32(16)).view(np.float32)
+            array = widened(array)
         run.tensors[name] = Typed(run.convert(array, kinds[name]), kinds[name])
     for part in parts(checked.steps, 0):
         try:

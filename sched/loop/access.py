@@ -52,6 +52,11 @@ class Group:
         turn = self.stages[0].turn
         return None if turn is None else turn.fold
 
+    @property
+    def is_plain(self) -> bool:
+        """Is it neither a recurrence nor a user's reduction, so that any order will do?"""
+        return self.fold is None and not self.main.carries
+
     @cached_property
     def outs(self) -> tuple[str, ...]:
         """The indices of the output's loops, outermost first."""

@@ -79,7 +79,7 @@ def company(found: Sequence[Group], temps: Collection[str], machine: Machine) ->
 
 def _plain(group: Group, temps: Collection[str]) -> bool:
     """Is it a result that is neither a recurrence nor a fold, nor one by an equality?"""
-    plain = group.fold is None and not group.main.carries and not group.solved and not group.holes
+    plain = group.is_plain and not group.solved and not group.holes
     return plain and group.main.tensor.removesuffix(".acc") not in temps
 
 

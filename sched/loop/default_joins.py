@@ -82,7 +82,7 @@ def joins(
 
 def _holds(host: Group, temps: set[str]) -> bool:
     """May a nest before the last hold others? A plain one of a result."""
-    plain = host.fold is None and not host.main.carries and not host.solved and not host.shares
+    plain = host.is_plain and not host.solved and not host.shares
     return plain and host.main.tensor.removesuffix(".acc") not in temps
 
 

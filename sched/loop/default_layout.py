@@ -35,7 +35,7 @@ def layouts(
 def _order(group: Group, lanes: int) -> tuple[int, ...] | None:
     """The last dimension that is long and goes along the memory that the nest reads, innermost."""
     lhs, shape = group.main.lhs, group.shapes[group.main.tensor]
-    plain = not group.reds and not group.main.carries and group.fold is None
+    plain = group.is_plain and not group.reds
     if not plain or len(shape) < 2 or shape[-1] >= lanes or len(set(lhs)) < len(lhs):
         return None
     for at in range(len(shape) - 2, -1, -1):

@@ -53,7 +53,7 @@ def streamed(
 
 def _in_whole_vectors(group: Group, choice: Choice, machine: Machine) -> bool:
     """Is each element stored once, in vectors that start where those in memory do?"""
-    plain = not group.reds and not group.main.carries and group.fold is None
+    plain = group.is_plain and not group.reds
     along = choice.merge or (choice.vector,)
     if not plain or choice.turned is not None or along[-1] not in group.outs:
         return False

@@ -51,7 +51,7 @@ def strips(
 def _plain(group: Group) -> bool:
     """Is a nest neither a recurrence nor a fold, written at bare indices?"""
     bare = all(isinstance(part, Index) for part in group.main.lhs)
-    return bare and group.fold is None and not group.main.carries and not group.solved
+    return bare and group.is_plain and not group.solved
 
 
 @dataclass(frozen=True, slots=True)
