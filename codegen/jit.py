@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ..algo.errors import InternalError
 from ..algo.forked import fork_lock, held_at_forks
@@ -81,7 +82,13 @@ def optimize(text: str, machine: Any, level: int = LEVEL) -> Any:
         raise InternalError(f"LLVM refuses what codegen emitted: {error}\n{text}") from error
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    try:
+        passes.run(module, builder)
+    finally:
+        # llvmlite 0.50 never frees them: an empty `_dispose` comes first in the order of classes.
+        NewPassManager._dispose(passes)
+        passes.detach()
     return module
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ import diptych as dt
 import numpy as np
 import pytest
 from diptych.codegen import specialize
+from diptych.codegen.jit import object_code
 from sched_loop.speed import REFERENCE, seconds, slowness, work
 
 Array = np.ndarray
@@ -165,3 +167,18 @@ def test_r19_a_sum_guarded_by_a_remainder_compiles_soon() -> None:
     result, other = compiled(scatter(4, 16, 16), np.ones((4, 16, 16), np.float32))
     np.testing.assert_array_equal(result, np.ones(1024))
     assert other < 3 * max(seconds, 0.3)  # other tiles are chosen, so what is short may differ
+
+
+def test_compiling_again_and_again_takes_no_memory() -> None:
+    """LLVM's passes are freed after each module; they take some 60 KiB."""
+    text = "define double @f(double %x) {\n  ret double %x\n}\n"
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    for _ in range(20):
+        object_code(text)
+    before = resident()
+    for _ in range(100):
+        object_code(text)
+    assert resident() - before < 100 * 8 * 1024
