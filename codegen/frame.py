@@ -118,8 +118,15 @@ class Frame:
         self._nowhere: ir.Value | None = None
 
     def close(self) -> None:
-        """Ends the entry block, which holds the stack allocations."""
+        """Ends the entry block, which holds the stack allocations.
+
+        LLVM learns too late for it to align the stack that vectors are spilled.
+        """
         ir.IRBuilder(self.entry).branch(self.fn.blocks[1])
+        instructions = (item for block in self.fn.blocks for item in block.instructions)
+        if self.target.stack and any(map(is_vector, instructions)):
+            self.fn.attributes.add("nounwind")  # llvmlite prints no alignment that stands alone
+            self.fn.attributes.alignstack = self.target.stack
 
     # Scopes
 

@@ -45,6 +45,7 @@ def target_of(triple: str, features: Mapping[str, bool]) -> Target:
         dots=dot_lanes(features),
         pairs=pair_lanes(triple, features),
         halves=half_lanes(features),
+        stack=64 if features.get("avx512f") else 32 if features.get("avx") else 0,
     )
 
 

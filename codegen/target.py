@@ -26,6 +26,8 @@ class Target:
     elements whose masked loads and stores are instructions, 0 if none are; `dots` on how many lanes
     of i32 there is x86's dot product of four unsigned by four signed bytes, `pairs` on how many the
     sum of two products of i16, `halves` on how many of f32 the dot product of two by two bf16;
+    `stack` is the alignment by which a vector on the stack lies in one cache line, 0 if that is the
+    calling convention's;
     `parallel` whether parallel loops go to the thread pool, `prefetches` and `streams` whether
     cells can be brought near, and stored past the caches, `extrema` whether llvm.maximum is few
     instructions.
@@ -43,6 +45,7 @@ class Target:
         dots: tuple[int, ...] = (),
         pairs: tuple[int, ...] = (),
         halves: tuple[int, ...] = (),
+        stack: int = 0,
     ) -> None:
         self.triple = triple
         self.fma = fma
@@ -53,6 +56,7 @@ class Target:
         self.dots = dots
         self.pairs = pairs
         self.halves = halves
+        self.stack = stack
         self.parallel = True
         self.prefetches = self.streams = self.extrema = True
 

@@ -8,9 +8,12 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
-from diptych.codegen import host_code
+from codegen.levels import level
+from diptych.codegen import host_code, jit
+from diptych.codegen.emit import emit
 from diptych.codegen.host import machine
 from diptych.codegen.host_code import host_target
+from diptych.lower.ir_parse import parse_function
 
 LANES = machine().lanes(4)
 ROWS, VECTORS = (8, 3) if machine().registers == 32 else (4, 2)
@@ -18,9 +21,9 @@ COLUMNS = VECTORS * LANES
 K = 64
 
 
-def tile() -> str:
+def tile(rows: int = ROWS) -> str:
     """C[r, v] += A[r, k] * B[k, v] in a register buffer, its loops unrolled."""
-    cells = [(r, v * LANES) for r in range(ROWS) for v in range(VECTORS)]
+    cells = [(r, v * LANES) for r in range(rows) for v in range(VECTORS)]
 
     def each(pad: int, body: str) -> str:
         lines = []
@@ -29,9 +32,9 @@ def tile() -> str:
             lines += [" " * pad + loop, " " * (pad + 4) + body.format(r=r, j=f"j{pad}")]
         return "\n".join(lines)
 
-    size = f"f32[{ROWS}, {COLUMNS}]"
+    size = f"f32[{rows}, {COLUMNS}]"
     return f"""
-function tile(A: param f32[{ROWS}, {K}] align 4, B: param f32[{K}, {COLUMNS}] align 4, C: param {size}):
+function tile(A: param f32[{rows}, {K}] align 4, B: param f32[{K}, {COLUMNS}] align 4, C: param {size}):
     alloc acc: register {size}:
 {each(8, "acc[{r}, {j}] = 0.0:f32")}
         for k in 0 .. {K}:
@@ -52,6 +55,17 @@ def test_the_inner_loop_spills_nothing(native: Any) -> None:
     assert "rsp" not in body and "vmulps" not in body and "vaddps" not in body
     assert set(re.findall(r"\tv(\w+)", body)) <= {"fmadd231ps", "fmadd213ps", "fmadd132ps",
                                                   "broadcastss", "movups", "movaps"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+def test_spilled_vectors_lie_in_one_cache_line(name: str) -> None:
+    """Else how fast a kernel is depends on where its caller's stack happens to be."""
+    target, compiler = level(name)
+    emitted = emit(parse_function(tile(4 * ROWS)), target)
+    with jit.LOCK:
+        asm = compiler.emit_assembly(jit.optimize(str(emitted.module), compiler))
+    spills = re.findall(r"\tv(mov\w+)\t%[yz]mm\d+, -?\d*\(%rsp\)", asm)
+    assert set(spills) == {"movaps"}
 
 
 def test_its_values(native: Any) -> None:
