@@ -19,6 +19,7 @@ from ...sched.loop.machine import Machine
 from ..ir import Buffer, For, Function, Stmt, block, substitute
 from ..lanes import Scope, lanes, visit
 from ..ranges import span
+from .lines import lines
 
 STRIP = 4
 LONGEST = 8
@@ -29,7 +30,7 @@ def strip(function: Function, machine: Machine) -> Function:
     """The function with all vector loops from 0 to at most `LONGEST` vectors."""
 
     def vector(loop: For, scope: Scope) -> Stmt:
-        return _vector(loop, scope.buffers, scope.known, machine)
+        return lines(loop, scope) or _vector(loop, scope.buffers, scope.known, machine)
 
     return visit(function, vector)
 

@@ -68,6 +68,20 @@ def test_streamed_stores_from_sixteen_threads_are_seen_by_their_readers() -> Non
         dt.threads(before)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+@pytest.mark.parametrize("more", [1, 7, 15])
+def test_rows_that_begin_amid_lines_are_streamed_line_by_line(dtype: str, more: int) -> None:
+    """Nothing before the first row and behind the last is touched, wherever memory starts."""
+    op = dt.op("t[i,j] = x[i,j] + x[i,0]\ny[i,j] = t[i,j] - x[0,j]", returns="y")
+    schedule = op.schedule().compute_at("t", "y.i").stream("y").vectorize("t.j").vectorize("y.j")
+    x = rng.integers(-9, 9, (5, 16 * 64 // np.dtype(dtype).itemsize + more)).astype(dtype)
+    run = op.with_schedule(schedule, strict=True)
+    for at_end in (False, True):
+        given, out = Fenced(x, at_end=at_end).array, Fenced(np.zeros_like(x), at_end=at_end).array
+        np.testing.assert_array_equal(run(given, out=out), x + x[:, :1] - x[0])
+    assert "y.j.line" in run.last.loop_ir
+
+
 @pytest.mark.parametrize(
     "text",
     [

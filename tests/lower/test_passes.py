@@ -185,6 +185,50 @@ def test_strip():
     )
 
 
+STREAMED = "x: param f32[9, 403], y: param f32[9, 403] stream, s: param f32[9]"
+
+
+def test_strip_into_lines():
+    check(
+        "strip",
+        """
+        for i in 0 .. 9:
+            for j in 2 .. 403 vector:
+                y[i, j] = x[i, j]
+        """,
+        """
+        for i in 0 .. 9:
+            let j.head = (14 - 403 * i) % 16:
+                for j in 0 .. 16 vector:
+                    if j >= 16 - j.head:
+                        y[i, 2 + (j.head - 16 + j)] = x[i, 2 + (j.head - 16 + j)]
+                for j.line in 0 .. (401 - j.head) // 16:
+                    for j in 0 .. 16 vector:
+                        y[i, 2 + (j.head + j.line * 16 + j)] = x[i, 2 + (j.head + j.line * 16 + j)]
+                for j in 0 .. 16 vector:
+                    if j < 401 - END:
+                        y[i, 2 + (END + j)] = x[i, 2 + (END + j)]
+        """.replace("END", "(j.head + (401 - j.head) // 16 * 16)"),
+        params=STREAMED,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in 0 .. 9:\n    for j in 0 .. 403 vector:\n        x[i, j] = y[i, j]",
+        "for i in 0 .. 9:\n    for j in 0 .. 200 vector:\n        y[i, j] = x[i, j]",
+        "for j in 0 .. 384 vector:\n    y[0, j] = x[1, j]",
+        "for i in 0 .. 9:\n    for j in 0 .. 403 vector:\n"
+        "        y[i, j] = x[i, j]\n        s[i] sum= x[i, j]",
+    ],
+    ids=["nothing is streamed", "short", "lines begin the rows", "a sum over lanes"],
+)
+def test_what_does_not_run_in_lines(body):
+    step = next(step for step in passes.PASSES if step.name == "strip")
+    assert "head" not in print_function(step.apply(function(body, STREAMED), MACHINE))
+
+
 def test_separate_decides_outside_the_reduction():
     check(
         "separate",
