@@ -2,9 +2,10 @@
 
 A row is a case and one of its extents, or all of them together; a number is the rate (work in a
 second) at that extent less 7, less 1, plus 1 and plus 7, as a part of the rate at the extent
-itself. All of a row's calls are timed in turn, into the same results each time: what the system
-takes for new memory depends on its size by chance. Extents are sizes, and numbers that stand in the
-operator's text; those below 16 (taps, one image) and above 100,000 (rows of a table) stay.
+itself. All of a row's calls are timed in turn, on the same memory: what the system takes for new
+arrays, and so how fast they are, depends on their size and on chance. Extents are sizes, and
+numbers that stand in the operator's text; those below 16 (taps, one image) and above 100,000 (rows
+of a table) stay.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from diptych.algo.tensor_expr.sizes import bind_sizes, shape_of
 from diptych.algo.tensor_expr.stages import kernel
 from diptych.sched.loop.access import groups
 from measure import medians
+from peers import Call
 from pulled import behind
 
 STEPS = (-7, -1, 1, 7)
@@ -71,7 +73,7 @@ def _row(
 ) -> dict[int, float | None]:
     """The part of the rate that each step keeps; None where the schedule is refused."""
     at = {step: _at(case, dict.fromkeys(extents, step)) for step in (0, *STEPS)}
-    calls, kept = {}, dict.fromkeys(STEPS, None)
+    runs, results, kept = {}, {}, dict.fromkeys(STEPS, None)
     for step, here in at.items():
         try:
             run = here.op.with_schedule(_schedule(case, here.op), strict=True)
@@ -80,10 +82,31 @@ def _row(
             continue
         if step:
             _compare(case, got, want)
-        calls[str(step)] = lambda run=run, arrays=here.arrays, out=got: run(*arrays, out=out)
+        runs[step], results[step] = run, _several(got)
+    arrays = _together({step: at[step].arrays for step in runs}, written=False)
+    results = _together(results, written=True)
+    calls = {str(step): _call(run, arrays[step], results[step]) for step, run in runs.items()}
     times = medians(calls, rounds, threads)
     base = at[0].work / times["0"]
     return kept | {int(s): at[int(s)].work / t / base for s, t in times.items() if int(s)}
+
+
+def _call(run: Any, arrays: Sequence[Array], results: Sequence[Array]) -> Call:
+    out = tuple(results) if len(results) > 1 else results[0]
+    return lambda: run(*arrays, out=out)
+
+
+def _together(steps: Mapping[int, Sequence[Array]], written: bool) -> dict[int, list[Array]]:
+    """The arrays of each step in the memory of the longest ones, where they begin as those do or
+    are written."""
+    found: dict[int, list[Array]] = {step: [] for step in steps}
+    for same in zip(*steps.values(), strict=True):
+        longest = max(same, key=np.size).reshape(-1)
+        parts = [longest[: a.size].reshape(a.shape) for a in same]
+        shared = written or all(map(np.array_equal, parts, same))
+        for step, array in zip(steps, parts if shared else same, strict=True):
+            found[step].append(array)
+    return found
 
 
 def _schedule(case: Case, op: Any) -> Any:
