@@ -145,7 +145,8 @@ class NestWriter:
     def _squares(self, vector: str, turned: str) -> None:
         """Tiles that are turned in registers; the loop that threads share is one of rows."""
         outer = self.choice.outer
-        nest = Turned(self.draft, self.group, self.prefix, vector, turned, self.lanes)
+        registers = self.machine.registers
+        nest = Turned(self.draft, self.group, self.prefix, vector, turned, self.lanes, registers)
         if nest.write():
             self.shared = f"{vector}o" if outer == vector else outer
             if self.choice.stream:

@@ -3,7 +3,9 @@
     for io: for jo: [x.register] for ji unroll: for ii vector: y[j,i] = x[i,j]
 
 Square tiles are copied into registers by rows and read by columns, or the other way round, so that
-all loads and stores are whole runs of memory. The walk goes along the rows of what is read.
+all loads and stores are whole runs of memory. Where that takes too many registers, as of a
+recurrence, which has a tile of what it reads and one of what it gives, tiles have half the rows.
+The walk goes along the rows of what is read.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from .stage import Stage
 
 @dataclass(slots=True)
 class Turned:
-    """Writes the loops of one nest in tiles of `lanes` by `lanes` cells.
+    """Writes the loops of one nest in tiles as long as a vector of `lanes` cells.
 
-    `vector` runs in lanes, along `turned` runs memory. `prefix` stands before loops' names.
+    `vector` runs in lanes, along `turned` runs memory. `prefix` stands before loops' names. There
+    are so many vector `registers`.
     """
 
     draft: Draft
@@ -34,21 +37,25 @@ class Turned:
     vector: str
     turned: str
     lanes: int
+    registers: int
 
     def write(self) -> bool:
         """All of it, marks included; nothing where the loops cannot be in this order."""
         group, prefix, draft = self.group, self.prefix, self.draft
         others = [i for i in (*group.free, *group.outs) if i not in (self.vector, self.turned)]
         order = [*others, *(f"{i}{part}" for part, i in self._tile())]
-        tile = [Split(prefix + i, self.lanes) for i in (self.vector, self.turned)]
+        read = [a for a in group.reads if a.tensor != group.main.tensor]
+        across = [a.tensor for a in read if self._across(group.stride(a, self.vector))]
+        stored = self._across(group.store_stride(self.vector))
+        tiles = len(dict.fromkeys(across)) + stored
+        rows = self.lanes if tiles * self.lanes <= self.registers // 2 else self.lanes // 2
+        tile = [Split(prefix + self.vector, rows), Split(prefix + self.turned, self.lanes)]
         if not draft.attempt(*tile, Reorder(tuple(prefix + i for i in order))):
             return False
         at = f"{prefix}{self.turned}o"
-        for tensor in dict.fromkeys(a.tensor for a in group.reads):
-            walks = [a for a in group.reads if a.tensor == tensor != group.main.tensor]
-            if any(self._across(group.stride(a, self.vector)) for a in walks):
-                self._copied(Stage(tensor, at, "register"))
-        if self._across(group.store_stride(self.vector)):
+        for tensor in dict.fromkeys(across):
+            self._copied(Stage(tensor, at, "register"))
+        if stored:
             self._copied(Stage(group.main.tensor, at, "register", self._layout()))
         draft.attempt(Unroll(f"{prefix}{self.turned}i"))
         draft.attempt(Vectorize(f"{prefix}{self.vector}i"))

@@ -41,6 +41,12 @@ def test_little_work_is_not_worth_reads_across_rows() -> None:
     assert '.stage("x", at="c.1.jo", scope="register").vectorize("x.pack.j")' in found
 
 
+def test_tiles_that_are_turned_leave_registers() -> None:
+    """A recurrence has two tiles of 16 cells a row, so of 8 rows; a transpose has one."""
+    assert '.split("c.1.i", 8).split("c.1.j", 16)' in steps(SUMS, N=4096, M=1024)
+    assert '.split("j", 16).split("i", 16)' in steps("y[i,j] = x[j,i]", I=4096, J=4096)
+
+
 def test_a_small_batch_has_no_lanes() -> None:
     assert "vectorize" not in steps(WARPED, B=7, M=256, N=256).replace('vectorize("r.b")', "")
 
