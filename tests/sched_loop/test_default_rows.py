@@ -27,7 +27,7 @@ TEXTS = {
     TURN: '.split("j", 8).split("i", 8).reorder("jo", "io", "ii", "ji")'
     '.stage("x", at="io", scope="register").vectorize("x.pack.i").unroll("ii").vectorize("ji")'
     '.stream("y").parallel("jo")',
-    SCAN: '.split("c.1.b", 8).split("c.1.i", 8).reorder("c.1.bo", "c.1.io", "c.1.ii", "c.1.bi")'
+    SCAN: '.split("c.1.b", 4).split("c.1.i", 8).reorder("c.1.bo", "c.1.io", "c.1.ii", "c.1.bi")'
     '.stage("x", at="c.1.io", scope="register").vectorize("x.pack.i")'
     '.stage("c", at="c.1.io", scope="register", layout=("d1", "d0")).vectorize("c.load.b")'
     '.vectorize("c.load2.b").reorder("c.store.b", "c.store.i").vectorize("c.store.i")'
