@@ -32,6 +32,7 @@ def node(cls: type[T]) -> type[T]:
     body["_fields"] = names
     check: Callable[[Any], None] | None = body.get("_check")
     table: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+    references = table.data  # type: ignore[attr-defined]
     count = len(names)
     optional = [defaults[name] for name in names if name in defaults]
     needed = count - len(optional) if names[count - len(optional) :] == tuple(defaults) else count
@@ -42,8 +43,9 @@ def node(cls: type[T]) -> type[T]:
             args += tail[len(args) - needed :]
         elif kwargs or len(args) != count:
             args = _complete(cls.__name__, names, defaults, args, kwargs)
-        key = tuple(map(_key, args))
-        found = table.get(key)
+        key = tuple([v if v.__class__ in _keys_of_themselves else _key(v) for v in args])
+        reference = references.get(key)  # at once: most nodes are there
+        found = None if reference is None else reference()
         if found is not None:
             return found
         fresh = object.__new__(klass)
@@ -79,10 +81,8 @@ _keys_of_themselves: set[type] = {str, type(None)}  # and all node classes
 
 
 def _key(value: Any) -> Any:
-    if value.__class__ in _keys_of_themselves:
-        return value
     if isinstance(value, tuple):
-        return tuple(map(_key, value))
+        return tuple([v if v.__class__ in _keys_of_themselves else _key(v) for v in value])
     if isinstance(value, float):
         return (float, value.hex())
     if isinstance(value, (int, bool)):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.expr import (
@@ -182,9 +183,14 @@ def renamed(monomial: Monomial, names: Mapping[Expr, Expr]) -> Monomial:
         if isinstance(item, Sum):
             made = Sum(item.index, item.extent, renamed(item.product, names))
         else:
-            made = normalize(substitute(item, names))
+            made = _renamed(item, tuple(names.items()))
         out[made] = out.get(made, 0) + n
     return frozenset((item, n) for item, n in out.items() if n)
+
+
+@lru_cache(maxsize=1 << 14)
+def _renamed(item: Expr, names: tuple[tuple[Expr, Expr], ...]) -> Expr:
+    return normalize(substitute(item, dict(names)))
 
 
 def free(item: Atom) -> set[str]:

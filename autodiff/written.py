@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 
 from ..algo.tensor_expr.build import add, mul, sub
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Range, Reduce, accesses
@@ -146,10 +146,15 @@ class Writer:
         """Numbers, then floats, elements before calls before sums; an order that depends on nothing
         else."""
         if isinstance(item, Const):
-            return 0, 0, repr(item)
+            return 0, 0, _text(item)
         if isinstance(item, Sum):
             return 1 + (not self._sure(item)), 2, repr(self._order(item.product))
-        return 1 + (not self._sure(item)), 0 if isinstance(item, Access) else 1, repr(item)
+        return 1 + (not self._sure(item)), 0 if isinstance(item, Access) else 1, _text(item)
+
+
+@lru_cache(maxsize=1 << 14)
+def _text(item: Expr) -> str:
+    return repr(item)
 
 
 def _is_sum(expr: Expr) -> bool:

@@ -188,27 +188,38 @@ def walk(
     What is `known` is left out, with what is only in it. `parts` may choose among the children.
     """
     seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    stack: list[Expr | None] = [expr]
     while stack:
-        item, done = stack.pop()
-        if done:
-            yield item
+        item = stack.pop()
+        if item is None:  # what is below has no parts left
+            yield stack.pop()  # type: ignore[misc]
         elif item not in seen and item not in known:
             seen.add(item)
             inner = parts(item) if parts else _CHILDREN[item.__class__](item)
             if not inner:
                 yield item
                 continue
-            stack.append((item, True))
-            stack.extend([(child, False) for child in reversed(inner) if child not in seen])
+            stack += (item, None)
+            stack += reversed(inner)
 
 
 def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
     """Rewrites bottom-up: `rule` sees each distinct node once, after its children."""
     done: dict[Expr, Expr] = {}
-    for item in walk(expr):
-        parts = children(item)
-        done[item] = rule(rebuild(item, tuple([done[part] for part in parts])) if parts else item)
+    stack = [expr]
+    while stack:
+        item = stack[-1]
+        if item in done:
+            stack.pop()
+            continue
+        parts = _CHILDREN[item.__class__](item)
+        left = [part for part in reversed(parts) if part not in done]
+        if left:
+            stack += left
+            continue
+        stack.pop()
+        new = tuple([done[part] for part in parts])
+        done[item] = rule(item if new == parts else _REBUILT[item.__class__](item, new))
     return done[expr]
 
 
