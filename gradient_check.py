@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,6 +14,7 @@ from .algo.errors import GradientError
 from .algo.graph.graph import Graph
 from .algo.graph.interpret import interpret as interpret_graph
 from .algo.graph.program import has_values
+from .algo.tensor_expr.batch import batched
 from .algo.tensor_expr.interpret import interpret
 from .algo.tensor_expr.op import Op
 from .arguments import arguments
@@ -23,6 +25,8 @@ from .lower.program import plan
 from .program_gradients import as_program
 
 MODES = ("reverse", "forward")
+AT_ONCE = 1 << 16
+"""Elements of arguments that the interpreter is given at once."""
 
 
 def check_grads(
@@ -69,7 +73,7 @@ def check_grads(
             "numbers, and values of a program have none yet; call it outside, on arrays"
         )
     names = [wrt] if isinstance(wrt, str) else wrt
-    run: Run = _interpreted if interpreted else _Compiled()
+    run: Run = _Interpreted() if interpreted else _Compiled()
     subject: Differentiable
     if isinstance(function, Op):
         subject = of_operator(function, arguments(function, args), names, run)
@@ -93,11 +97,45 @@ class _Compiled:
             self.executors[what] = Executor(plan(what))
         return [np.array(found) for found in self.executors[what](*arrays)]
 
+    def each(
+        self, what: Op | Graph, calls: Iterable[Sequence[Array]], moved: tuple[str, ...]
+    ) -> Iterator[Sequence[Array]]:
+        return (self(what, arrays) for arrays in calls)
 
-def _interpreted(what: Op | Graph, arrays: Sequence[Array]) -> Sequence[Array]:
-    if isinstance(what, Op):
-        return _listed(interpret(what, *arrays))
-    return interpret_graph(what, arrays)
+
+class _Interpreted:
+    """Runs the interpreter, on small arguments for many calls at once: its work is then mostly
+    that of going through equations."""
+
+    def __call__(self, what: Op | Graph, arrays: Sequence[Array]) -> Sequence[Array]:
+        if isinstance(what, Op):
+            return _listed(interpret(what, *arrays))
+        return interpret_graph(what, arrays)
+
+    def each(
+        self, what: Op | Graph, calls: Iterable[Sequence[Array]], moved: tuple[str, ...]
+    ) -> Iterator[Sequence[Array]]:
+        waiting = iter(calls)
+        for first in waiting:
+            most = AT_ONCE // max(1, sum(array.size for array in first))
+            if isinstance(what, Graph) or most < 2:
+                yield self(what, first)
+            else:
+                yield from self._together(what, [first, *islice(waiting, most - 1)], moved)
+
+    def _together(
+        self, op: Op, calls: Sequence[Sequence[Array]], moved: tuple[str, ...]
+    ) -> Iterator[Sequence[Array]]:
+        many, varied = batched(op, moved)
+        found = self(
+            many,
+            [
+                np.stack(arrays) if param.name in moved else arrays[0]
+                for param, arrays in zip(op.params, zip(*calls, strict=True), strict=True)
+            ],
+        )
+        for n in range(len(calls)):
+            yield [a[n] if by else a for a, by in zip(found, varied, strict=True)]
 
 
 def _listed(results: Any) -> Sequence[Array]:

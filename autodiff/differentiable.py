@@ -7,7 +7,7 @@ how they are computed; here nothing does so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,8 +30,20 @@ from .widen import widened, widened_graph
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
-Run = Callable[[Op | Graph, Sequence[Array]], Sequence[Array]]
-"""Computes the results, in order, of an operator or a graph on arrays, one a parameter."""
+
+
+class Run(Protocol):
+    """Computes operators and graphs."""
+
+    def __call__(self, what: Op | Graph, arrays: Sequence[Array]) -> Sequence[Array]:
+        """The results, in order, on arrays, one a parameter."""
+        ...
+
+    def each(
+        self, what: Op | Graph, calls: Iterable[Sequence[Array]], moved: tuple[str, ...]
+    ) -> Iterator[Sequence[Array]]:
+        """The results of several calls, which differ in the parameters `moved` alone."""
+        ...
 
 
 class Differentiable(Protocol):
@@ -47,6 +59,10 @@ class Differentiable(Protocol):
 
     def __call__(self, values: Arrays) -> dict[str, Array]:
         """The results that are floats, by name."""
+        ...
+
+    def each(self, points: Iterable[Arrays]) -> Iterator[dict[str, Array]]:
+        """The results at several values, which differ in those of `wrt` alone."""
         ...
 
     def pull(self, values: Arrays, cotangents: Arrays) -> dict[str, Array]:
@@ -99,6 +115,11 @@ class OfOperator:
     def __call__(self, values: Arrays) -> dict[str, Array]:
         return self._run(self.op, values, self.op.returns)
 
+    def each(self, points: Iterable[Arrays]) -> Iterator[dict[str, Array]]:
+        calls = ([values[p.name] for p in self.op.params] for values in points)
+        for found in self.run.each(self.op, calls, self.wrt):
+            yield dict(zip(self.op.returns, found, strict=True))
+
     def pull(self, values: Arrays, cotangents: Arrays) -> dict[str, Array]:
         return self._run(self.back, {**values, **self._seeds(cotangents)}, self.wrt)
 
@@ -149,6 +170,12 @@ class OfGraph:
     def __call__(self, values: Arrays) -> dict[str, Array]:
         found = self._run(self._graph(list(self.outputs.values())), values)
         return dict(zip(self.outputs, found, strict=True))
+
+    def each(self, points: Iterable[Arrays]) -> Iterator[dict[str, Array]]:
+        graph = self._graph(list(self.outputs.values()))
+        calls = ([values[i.name] for i in graph.inputs] for values in points)
+        for found in self.run.each(graph, calls, self.wrt):
+            yield dict(zip(self.outputs, found, strict=True))
 
     def pull(self, values: Arrays, cotangents: Arrays) -> dict[str, Array]:
         seeds, gradients = self._pulled()

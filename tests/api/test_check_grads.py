@@ -8,6 +8,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych import gradient_check
 from diptych.autodiff import differentiable
 
 RNG = np.random.default_rng(0)
@@ -101,6 +102,32 @@ def test_a_wrong_gradient_of_a_large_argument(monkeypatch: pytest.MonkeyPatch) -
     near(refused(SQUARE, (np.ones(100),)), "gradient of y by x: ", g @ v,
          " along a random direction, central differences give ", 2 * g @ v,
          f"\n{op.text}")  # fmt: skip
+
+
+@pytest.mark.parametrize(("elements", "parts"), [(0, []), (40, [5, 3]), (1 << 16, [8])])
+def test_the_interpreter_is_given_many_arguments_at_once(
+    monkeypatch: pytest.MonkeyPatch, elements: int, parts: list[int]
+) -> None:
+    """Each element of x and y is moved up and down; v depends on neither."""
+    op = dt.op("f(x: [2], y: [2], z: [4]) -> u, v:\n u[i] = x[i] * y[i] * z[i+1]\n v[i] = z[i] / 2")
+    args = (np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.arange(1, 5))
+    given: list[tuple[int, ...]] = []
+    interpret = gradient_check.interpret
+
+    def counted(op: Any, *arrays: Any) -> Any:
+        given.append(arrays[1].shape)
+        return interpret(op, *arrays)
+
+    monkeypatch.setattr(gradient_check, "AT_ONCE", elements)
+    monkeypatch.setattr(gradient_check, "interpret", counted)
+    dt.check_grads(op, args, modes="reverse", interpreted=True)
+    assert given[3:] == ([(n, 2) for n in parts] or [(2,)] * 8)
+    bad = dt.op("f(x: [2], y: [2], z: [4], du: [2], dv: [4]) -> dx, dy:\n"
+                " dx[i] = du[i] * y[i] * z[i+1]\n dy[i] = du[i] * x[i] * z[1]")  # fmt: skip
+    monkeypatch.setattr(differentiable, "adjoint", lambda *_: bad)
+    du = np.random.default_rng(0).standard_normal(2)[1]
+    near(refused(op, args, modes="reverse", interpreted=True), "gradient of f by y: ", 4 * du,
+         " at y[1], central differences give ", 6 * du, f"\n{bad.text}")  # fmt: skip
 
 
 def test_a_wrong_tangent(monkeypatch: pytest.MonkeyPatch) -> None:
