@@ -317,8 +317,10 @@ def _elements(s: Statement, tensor: str) -> list[tuple[Expr, ...]]:
     """The elements of a tensor that every instance of a statement writes or reads."""
     if s.tensor == tensor:
         return [s.lhs]
-    choices = any(isinstance(e, Call) and e.op == "where" for e in walk(s.body))
-    return [] if choices else [a.indices for a in accesses(s.body) if a.tensor == tensor]
+    read = [a.indices for a in accesses(s.body) if a.tensor == tensor]
+    if read and any(isinstance(e, Call) and e.op == "where" for e in walk(s.body)):
+        return []
+    return read
 
 
 def _place(s: Statement) -> Expr:

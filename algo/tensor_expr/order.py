@@ -10,17 +10,20 @@ where that will do, with as few reversed as possible; else isl's scheduler skews
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from .. import isl
-from .affine import is_affine, normalize, to_isl
+from .affine import is_affine, to_isl
 from .components import components
-from .coverage import at_sizes, writes
+from .coverage import writes
 from .domains import relation, within
-from .expr import Access, Call, Const, Expr, Index, Range, Size, indices_of, sizes_of, substitute
+from .expr import Access, Call, Expr, Index, Range, indices_of, sizes_of
 from .op import Equation, Step
 from .order_joint import Needs, in_common, joint_needs, of_members, whole
+from .order_refused import names_of, no_order
 from .printer import print_expr
 from .skew import completed, skewed
 from .uses import Use
@@ -41,34 +44,68 @@ def arranged(
 
     `ranges` hold those of reductions too; `together` are the numbers of the equations, those of
     each joint reduction as one. Raises what `fail` makes of an equation and a message where no
-    order is found.
+    order is found. Remembered, for gradients compute recurrences again as they are written.
     """
-    first = min(equations)
+    numbers = sorted(equations)
+    places = {n: place for place, n in enumerate(numbers)}
+    parts = (
+        _Part(places[n], eq, tuple(uses[n]), tuple(ranges[n].values()))
+        for n, eq in equations.items()
+    )
+    groups = (tuple(places[n] for n in group) for group in together)
+    try:
+        found = _arranged(tuple(parts), tuple(groups))
+    except Refused as refused:
+        place, message = refused.args
+        raise fail(numbers[place], message) from None
+    steps = [replace(step, equation=numbers[step.equation]) for _, step in found]
+    return {step.equation: eq for (eq, _), step in zip(found, steps, strict=True)}, steps
+
+
+class _Part(NamedTuple):
+    """An equation of a cycle, by its place among them."""
+
+    place: int
+    equation: Equation
+    uses: tuple[Use, ...]
+    ranges: tuple[Range, ...]
+
+
+class Refused(Exception):
+    """No order, by the place of an equation and a message."""
+
+
+@lru_cache(maxsize=512)
+def _arranged(
+    parts: tuple[_Part, ...], together: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[Equation, Step], ...]:
+    equations = {part.place: part.equation for part in parts}
+    uses = {part.place: part.uses for part in parts}
+    ranges = {part.place: {r.index: r for r in part.ranges} for part in parts}
     wholes = {group[0]: whole([equations[n] for n in group]) for group in together}
     members = {group[0]: group for group in together}
     equations = {n: in_common(equations[n], wholes[m]) for m in members for n in members[m]}
     try:
         with isl.quota(QUOTA):
-            needs = joint_needs(_needs(equations, uses, ranges, fail), equations, members)
+            needs = joint_needs(_needs(equations, uses, ranges), equations, members)
             steps = _ordered(wholes, needs)
             if steps is None:
-                raise _no_order(wholes, needs, fail)
+                raise Refused(*no_order(wholes, needs))
     except isl.Exhausted:
-        tensors = _names(eq.tensor for eq in equations.values())
-        raise fail(first, f"could not find an order in which {tensors} can be computed") from None
-    found = [
+        tensors = names_of(eq.tensor for eq in equations.values())
+        message = f"could not find an order in which {tensors} can be computed"
+        raise Refused(0, message) from None
+    return tuple(
         _in_order(equations[each.equation], each)
         for step in steps
         for each in of_members(step, members[step.equation])
-    ]
-    return {step.equation: eq for eq, step in found}, [step for _, step in found]
+    )
 
 
 def _needs(
     equations: Mapping[int, Equation],
     uses: Mapping[int, Sequence[Use]],
     ranges: Mapping[int, Mapping[str, Range]],
-    fail: Fail,
 ) -> dict[tuple[int, int], isl.raw.Map]:
     written = {n: writes(eq) for n, eq in equations.items()}
     defined = {eq.tensor for eq in equations.values()}
@@ -78,7 +115,7 @@ def _needs(
             (u.access, u.scope, u.guards) for u in uses[n] if u.tensor in defined and not u.write
         )
         for read in reads:
-            elements = _read(n, eq, read, ranges[n], fail)
+            elements = _read(n, eq, read, ranges[n])
             for m, other in equations.items():
                 if other.tensor == read[0].tensor:
                     need = elements.apply_range(written[m].reverse())
@@ -92,12 +129,11 @@ def _read(
     eq: Equation,
     read: tuple[Access, tuple[str, ...], tuple[Expr, ...]],
     ranges: Mapping[str, Range],
-    fail: Fail,
 ) -> isl.raw.Map:
     """From the instances of an equation to the elements that one access reads."""
     access, scope, guards = read
     if not all(map(is_affine, access.indices)):
-        raise fail(n, f"{print_expr(access)} reads its own tensor where data says")
+        raise Refused(n, f"{print_expr(access)} reads its own tensor where data says")
     outer = [r.index for r in eq.ranges]
     held = [*within(ranges[d] for d in (*outer, *scope)), *guards]
     if eq.where is not None:
@@ -238,62 +274,3 @@ def _in_order(eq: Equation, step: Step) -> tuple[Equation, Step]:
     if all(isinstance(value, Index) for value in step.loops):
         step = replace(step, loops=())
     return eq, step
-
-
-def _no_order(equations: Mapping[int, Equation], needs: Needs, fail: Fail) -> Exception:
-    """The error, with instances that need each other where two such are found."""
-    n = min(a for a, _ in needs)
-    circle = _circle(equations, needs)
-    if circle is not None:
-        return fail(*circle)
-    names = dict.fromkeys(r.index for eq in equations.values() for r in eq.ranges)
-    tensors = dict.fromkeys(equations[a].tensor for a, _ in needs)
-    what = "reads its own elements" if len(tensors) == 1 else "read each other's elements"
-    return fail(
-        n,
-        f"{_names(tensors)} {what} and no affine order of {', '.join(names)} was found that "
-        f"computes each before it is read; several equations, one a region, may have one",
-    )
-
-
-def _circle(equations: Mapping[int, Equation], needs: Needs) -> tuple[int, str] | None:
-    """An instance that needs itself, directly or by one other, in words."""
-    for (a, b), need in needs.items():
-        eq = equations[a]
-        if a == b:
-            same = isl.raw.Map.identity(need.get_space())
-            point = isl.first_point(_named(need.intersect(same).domain(), eq))
-            if point is not None:
-                sizes = at_sizes(point, [r.index for r in eq.ranges])
-                return a, f"{_element(eq, point)} needs itself{sizes}, so nothing can compute it"
-        if (b, a) not in needs:
-            continue
-        both = need.intersect(needs[b, a].reverse())
-        one = isl.first_point(_named(both.domain(), eq))
-        if one is None:
-            continue
-        sizes = at_sizes(one, [r.index for r in eq.ranges])
-        here = _named(both.domain(), eq)
-        for at, r in enumerate(eq.ranges):
-            here = here.fix_val(isl.raw.dim_type.set, at, isl.raw.Val(one[r.index]))
-        two = isl.first_point(_named(here.apply(both), equations[b]))
-        assert two is not None
-        x, y = _element(eq, one), _element(equations[b], two)
-        return a, f"{x} needs {y}, which needs {x}{sizes}, so no order computes them"
-    return None
-
-
-def _named(points: isl.raw.Set, eq: Equation) -> isl.raw.Set:
-    return isl.named(points, [r.index for r in eq.ranges])
-
-
-def _element(eq: Equation, point: Mapping[str, int]) -> str:
-    known: dict[Expr, Expr] = {Index(r.index): Const(point[r.index]) for r in eq.ranges}
-    known |= {Size(name): Const(n) for name, n in point.items()}
-    cell = [print_expr(normalize(substitute(e, known))) for e in eq.lhs]
-    return f"{eq.tensor}[{','.join(cell)}]"
-
-
-def _names(tensors: Iterable[str]) -> str:
-    names = list(dict.fromkeys(tensors))
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

@@ -58,7 +58,6 @@ ELSEWHERE: dict[str, str] = {
     "algo/tensor_expr/surface.py _returns": "operators built from drafts",
     "algo/tensor_expr/sizes.py _check_ranks": "shapes by name; test_check_errors.py",
     "algo/tensor_expr/types.py _inputs": "types by name; test_types.py",
-    "algo/tensor_expr/order.py _read": "refused before, in check.py, by a better text",
     "algo/tensor_expr/points.py ": "a condition that is not affine; its callers ask before",
     "autodiff/check.py ": "a wrong derivative; asserted in tests/api/test_check_grads.py",
     "autodiff/graph.py _check: the seed": "tests/autodiff/test_program_gradients.py",
@@ -66,7 +65,6 @@ ELSEWHERE: dict[str, str] = {
     # take it away, or by none.
     "algo/tensor_expr/bounds.py _blame: could not prove": "out of quota",
     "algo/tensor_expr/coverage.py check_writes: could not prove": "out of quota",
-    "algo/tensor_expr/order.py arranged": "out of quota",
     "lower/kernel.py ": "isl's own limits; asserted in tests/lower/test_kernel.py",
     "sched/loop/flow.py _check_reader: : could not prove": "out of quota",
     "sched/loop/flow.py _check_end: : could not prove": "out of quota",
