@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import cmp_to_key, reduce
+from typing import Any
 
 from ..algo.tensor_expr.build import add, mul, sub
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr, Index, Range, Reduce, accesses
@@ -139,22 +140,38 @@ class Writer:
     def _sorted(self, monomial: Monomial) -> list[tuple[Atom, int]]:
         return sorted(monomial, key=lambda pair: self._key(pair[0]))
 
-    def _order(self, monomial: Monomial) -> list[tuple[int, int, str]]:
+    def _order(self, monomial: Monomial) -> list[Key]:
         return [self._key(item) for item, _ in self._sorted(monomial)]
 
-    def _key(self, item: Atom) -> tuple[int, int, str]:
+    def _key(self, item: Atom) -> Key:
         """Numbers, then floats, elements before calls before sums; an order that depends on nothing
         else."""
         if isinstance(item, Const):
-            return 0, 0, _text(item)
+            return 0, 0, _place(item)
         if isinstance(item, Sum):
-            return 1 + (not self._sure(item)), 2, repr(self._order(item.product))
-        return 1 + (not self._sure(item)), 0 if isinstance(item, Access) else 1, _text(item)
+            return 1 + (not self._sure(item)), 2, [*self._order(item.product), LAST]
+        return 1 + (not self._sure(item)), 0 if isinstance(item, Access) else 1, _place(item)
 
 
-@lru_cache(maxsize=1 << 14)
-def _text(item: Expr) -> str:
-    return repr(item)
+Key = tuple[int, int, Any]
+LAST: Key = (3, 0, None)
+"""After the keys of a product, so that a longer one is before its beginning."""
+
+
+def _alphabetic(a: Any, b: Any) -> int:
+    """The order of the texts of two expressions, found where they first differ: as parts that are
+    the same are one object, that costs their depth, where their texts may be as long as trees."""
+    while a.__class__ is b.__class__ and isinstance(a, (Expr, tuple)) and not isinstance(a, Const):
+        if isinstance(a, Expr):
+            a, b = (tuple(getattr(e, name) for name in e.__match_args__) for e in (a, b))
+        differ = ((x, y) for x, y in zip(a, b, strict=False) if x != y)
+        a, b = next(differ, (len(b), len(a)))
+    one, two = (e.__class__.__name__ if isinstance(e, Expr) and not isinstance(e, Const)
+                else repr(e) for e in (a, b))  # fmt: skip
+    return (one > two) - (one < two)
+
+
+_place = cmp_to_key(_alphabetic)
 
 
 def _is_sum(expr: Expr) -> bool:
