@@ -10,7 +10,7 @@ import llvmlite.ir as ir
 
 from .frame import Unit
 from .lanes import Lanes
-from .values import F32, F64, I32, I64
+from .values import F32, F64, I32, I64, frozen
 
 
 def divide(a: Lanes, b: Lanes) -> Lanes:
@@ -64,7 +64,7 @@ def _scalar(unit: Unit, double: bool) -> ir.Function:
     fn.attributes.add("noinline")
     unit.functions[key] = fn
     ib = ir.IRBuilder(fn.append_basic_block("entry"))
-    x, y = fn.args
+    x, y = (frozen(ib, arg) for arg in fn.args)
     small, work, loop, done, bad, finish = (
         fn.append_basic_block(n) for n in ("small", "work", "loop", "done", "bad", "finish")
     )

@@ -14,7 +14,7 @@ from .elementary_format import DOUBLE, clamped, nearest, reciprocal, reduced, sc
 from .elementary_rare import where_any
 from .frame import Unit
 from .lanes import Lanes
-from .values import constant, lanes_of, like
+from .values import constant, frozen, lanes_of, like
 
 _LN2_TAIL = 5.497923018708371e-14  # ln 2 - _LN2_HEAD
 _LN2_HEAD = 0.6931471805598903  # 42 bits: a multiple by an exponent is exact
@@ -141,7 +141,7 @@ def integer_power(unit: Unit, ib: ir.IRBuilder, signed: bool, a: ir.Value, b: ir
     typ, n = a.type, lanes_of(a)
     zero, one = like(a, 0), like(a, 1)
     negative = ib.icmp_signed("<", b, zero) if signed else constant(ir.IntType(1), 0, n)
-    exponent = ib.select(negative, zero, b)
+    exponent = frozen(ib, ib.select(negative, zero, b))
     before, again, after = (
         ib.block,
         ib.append_basic_block("power"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import llvmlite.ir as ir
 
 from .lanes import Lanes
-from .values import lanes_of
+from .values import frozen, lanes_of
 
 
 def where_any(
@@ -15,6 +15,7 @@ def where_any(
 ) -> list[Lanes]:
     """The values of `slow` if the condition holds in some lane, else those of `quick`."""
     ib = x.ib
+    cond = frozen(ib, cond)
     if lanes_of(cond) > 1:
         bits = ir.IntType(lanes_of(cond))
         cond = ib.icmp_unsigned("!=", ib.bitcast(cond, bits), bits(0))

@@ -15,7 +15,7 @@ import llvmlite.ir as ir
 from .elementary_payne_hanek import payne_hanek
 from .elementary_rare import where_any
 from .lanes import Lanes
-from .values import I32
+from .values import I32, frozen
 
 FAST = 1.6e6  # |x| below which the quotient has at most 20 bits
 FAST_SINGLE = 3e4  # the same for f32, where the quotient has 15 bits
@@ -71,6 +71,7 @@ def _reduced(size: Lanes) -> tuple[Lanes, Lanes]:
     if not (size.double or size.unit.target.fma):
         n, r = _reduced(size.to_double())
         return n.to_int(32), r.to_single()
+    size = size.make(frozen(size.ib, size.llvm))
     fast = size.lt(FAST if size.double else FAST_SINGLE).llvm  # NaN is not
     large = size.ib.not_(fast)
     quick = [part.llvm for part in _cody_waite(size)]

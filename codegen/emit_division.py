@@ -11,7 +11,7 @@ import llvmlite.ir as ir
 from ..algo.dtypes import DType
 from . import elementary
 from .frame import Frame
-from .values import F64, lanes_of, like
+from .values import F64, frozen, lanes_of, like
 
 
 def floordiv(f: Frame, dtype: DType, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -37,6 +37,7 @@ def _divide(f: Frame, dtype: DType, a: ir.Value, b: ir.Value) -> tuple[ir.Value,
     if known is not None and known > 0:
         return _by_constant(f, dtype, a, b, known)
     ib = f.ib
+    b = frozen(ib, b) if lanes_of(b) > 1 else b
     zero = ib.icmp_unsigned("==", b, like(b, 0))
     if lanes_of(a) > 1 and dtype.bits <= 32:
         quotient = _through_f64(f, dtype, a, ib.select(zero, like(b, 1), b))

@@ -227,9 +227,11 @@ class Frame:
         return self.stack(array, buffer.name, max(64, buffer.align))
 
     def nowhere(self, pointer: ir.PointerType) -> ir.Value:
-        """An address that may be read when no lane is active: what is there means nothing."""
+        """An address that may be read when no lane is active: a 0 is there. It means nothing, but
+        code may branch on it, which undefined memory would make undefined behaviour."""
         if self._nowhere is None:
-            self._nowhere = self.stack(I64, "nowhere")
+            self._nowhere = self.stack(I64, "nowhere", 64)
+            ir.IRBuilder(self.entry).store(I64(0), self._nowhere, align=8)
         return self._nowhere
 
     def report(self, number: ir.Value) -> None:

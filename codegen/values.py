@@ -100,6 +100,17 @@ def suffix(typ: ir.Type) -> str:
     return {ir.HalfType: "f16", ir.FloatType: "f32", ir.DoubleType: "f64"}[type(typ)]
 
 
+def frozen(ib: ir.IRBuilder, llvm: ir.Value) -> ir.Value:
+    """The same value, but a definite one in lanes that are undefined, as those may be that are off.
+
+    A branch on what is undefined, or a division by it, is undefined behaviour: LLVM then leaves out
+    whatever leads there.
+    """
+    freeze = ir.instructions.Instruction(ib.block, llvm.type, "freeze", [llvm])
+    ib._insert(freeze)
+    return freeze
+
+
 def constant(scalar: ir.Type, value: int | float, lanes: int = 1) -> ir.Constant:
     """A constant, the same in all lanes."""
     one = ir.Constant(scalar, value)

@@ -9,7 +9,7 @@ import pytest
 from diptych.algo.dtypes import BY_NAME
 from diptych.algo.errors import InternalError
 from diptych.algo.tensor_expr.operations import ERASED, OPERATIONS
-from diptych.codegen import host_code
+from diptych.codegen import host_code, jit
 from diptych.codegen.emit import emit
 from diptych.codegen.emit_operations import TABLE
 from diptych.codegen.target import Target
@@ -198,6 +198,35 @@ function edges(x: param f32[8] align 4, y: param f32[8] align 4):
         y[i] sum= where(i < 6, x[i + 2], where(i < 0, x[0 - 1000000000], 5.0:f32))
 """)
         )  # fmt: skip
+
+
+def test_what_no_lane_asks_for_is_not_branched_on(native: Any) -> None:
+    """Where no lane reads m a number stands for it: a branch on an undefined value would let LLVM
+    leave out the kernel's end, and the loops before it would never stop."""
+    kernel = native("""
+function choice(m: param i64[1], x: param f64[9], y: param f64[9, 9]):
+    for z in 0 .. 9:
+        for j in 0 .. 8 vector(8):
+            $0 = x[0] + where(m[0] > 0, x[1], x[8 - j])
+            y[z, j] = where((j >= 7) & (z >= 1) & (z < 3), $0, 0.0:f64)
+""")  # fmt: skip
+    agree(kernel)
+    assert "[ undef" not in str(jit.optimize(kernel.text, jit.target_machine()))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("f64", "sin(x[i])"), ("f64", "x[i] ** y[i]"), ("f64", "x[i] % y[i]"),
+     ("i64", "x[i] ** y[i]"), ("i64", "x[i] // y[i]"), ("i64", "x[i] % y[i]")],
+)  # fmt: skip
+def test_lanes_that_are_off_decide_nothing(native: Any, dtype: str, value: str) -> None:
+    """Branches and integer divisions see some definite value in lanes that may be undefined."""
+    kernel = native(f"""
+function lanes(x: param {dtype}[8], y: param {dtype}[8], z: param {dtype}[8]):
+    for i in 0 .. 5 vector(8):
+        z[i] = {value}
+""")  # fmt: skip
+    assert "freeze" in kernel.text
 
 
 def test_serial_loop_inside_a_vector_loop(native: Any) -> None:
