@@ -2,24 +2,41 @@
 
     for j in 0 .. 1023 vector: y[i, j] = S(j)
         ==>     let j.head = i % 16:                     (-1023*i: the cells up to the next line)
+                    prefetch y[i, 1022]
                     for j in 0 .. 16 vector: if j >= 16 - j.head: y[i, j.head - 16 + j] = S(...)
                     for j.line in 0 .. (1023 - j.head) // 16:
                         for j in 0 .. 16 vector: y[i, j.head + 16*j.line + j] = S(...)
                     for j in 0 .. 16 vector: if j < (1023 - j.head) % 16: the rest
 
 Only whole lines can be stored past the caches; a row of other vectors would mix both kinds of
-stores, which is far slower than either. No vector reaches into the next line, masked off or not.
+stores, which is far slower than either. No vector reaches into the next line, masked off or not,
+and a line that is stored in parts is brought near before: other stores would wait behind it.
 Memory is taken to start where a line does, as results of ours do; elsewhere stores find that they
 are not aligned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...algo.tensor_expr.affine import bounds, linear, normalize
 from ...algo.tensor_expr.build import add, compare, const, floordiv, mod, mul, sub
 from ...algo.tensor_expr.expr import Access, Expr, Index, accesses, indices_of
 from ...algo.tensor_expr.expr import substitute as replaced
-from ..ir import For, If, Let, Stmt, Store, Update, block, expressions, substitute, walk
+from ..ir import (
+    Buffer,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Stmt,
+    Store,
+    Update,
+    block,
+    expressions,
+    substitute,
+    walk,
+)
 from ..lanes import Scope, step
 from ..ranges import span
 
@@ -31,11 +48,17 @@ SHORTEST = 16
 
 def lines(loop: For, scope: Scope) -> Stmt | None:
     """The loop in lines; None where it streams nothing, or each iteration starts with a line."""
-    found = _first(loop, scope)
-    count = normalize(span(loop), scope.known)
-    if found is None or (bounds(count, scope.known)[0] or 0) < SHORTEST * found[1]:
+    store = _streamed(loop, scope)
+    if store is None:
         return None
-    first, cells = found
+    buffer, count = scope.buffers[store.buffer], normalize(span(loop), scope.known)
+    cells = LINE // buffer.dtype.itemsize
+    first = normalize(_place(loop, store, buffer), scope.known)
+    form = linear(first)
+    if form is None or all(n % cells == 0 for n in (form.const, *form.terms.values())):
+        return None
+    if (bounds(count, scope.known)[0] or 0) < SHORTEST * cells:
+        return None
     var, line, head = Index(loop.var), Index(f"{loop.var}.line"), Index(f"{loop.var}.head")
     whole = const(cells)
 
@@ -47,7 +70,9 @@ def lines(loop: For, scope: Scope) -> Stmt | None:
 
     full = floordiv(sub(count, head), whole)
     done = add(head, mul(full, whole))
+    last: dict[Expr, Expr] = {var: sub(loop.hi, const(1))}
     parts = block(
+        Prefetch(Access(store.buffer, tuple(replaced(index, last) for index in store.index))),
         vector(sub(head, whole), compare("ge", var, sub(whole, head))),
         For(line.name, const(0), full, vector(add(head, mul(line, whole)))),
         vector(done, compare("lt", var, sub(count, done))),
@@ -55,43 +80,39 @@ def lines(loop: For, scope: Scope) -> Stmt | None:
     return Let(head.name, normalize(mod(mul(const(-1), first), whole), scope.known), parts)
 
 
-def _first(loop: For, scope: Scope) -> tuple[Expr, int] | None:
-    """The first cell that is streamed to, counted in the buffer's memory, and the cells of a line.
+def _streamed(loop: For, scope: Scope) -> Store | None:
+    """The first store past the caches, of a cell an iteration.
 
-    None if rows begin with lines, or if the loop may not start anywhere: lanes of registers are
-    fixed, and the order of a sum over lanes must not depend on where a row lies.
+    None if the loop may not start anywhere: lanes of registers are fixed, and the order of a sum
+    over lanes must not depend on where a row lies.
     """
     found = None
+    bound = {item.var for item in walk(loop.body) if isinstance(item, (For, Let))}
     for item in walk(loop.body):
         cells = [cell for expr in expressions(item) for cell in accesses(expr)]
         if isinstance(item, (Store, Update)):
             cells.append(Access(item.buffer, item.index))
-            moves = any(loop.var in indices_of(index) for index in item.index)
-            if isinstance(item, Update) and not moves:
+            if isinstance(item, Update) and loop.var not in _indices(item.index):
                 return None
         for cell in cells:
             buffer = scope.buffers.get(cell.tensor)
-            moves = any(loop.var in indices_of(index) for index in cell.indices)
-            if buffer is None or (buffer.scope == "register" and moves):
+            fixed = buffer is not None and buffer.scope == "register"
+            if buffer is None or (fixed and loop.var in _indices(cell.indices)):
                 return None
-        if isinstance(item, Store) and found is None:
-            found = _place(loop, item, scope)
+        if isinstance(item, Store) and found is None and scope.buffers[item.buffer].stream:
+            one = step(scope.buffers[item.buffer], item.index, loop.var) == 1
+            found = item if one and bound.isdisjoint(_indices(item.index)) else None
     return found
 
 
-def _place(loop: For, item: Store, scope: Scope) -> tuple[Expr, int] | None:
-    """The cell that a store streams to first, if that may lie within a line."""
-    buffer = scope.buffers[item.buffer]
-    if not buffer.stream or step(buffer, item.index, loop.var) != 1:
-        return None
-    cells = LINE // buffer.dtype.itemsize
-    first: Expr = const(0)
-    for index, stride in zip(item.index, buffer.strides, strict=True):
-        if isinstance(stride, str):  # of a dynamic size
-            return None
-        first = add(first, mul(const(stride), index))
-    first = normalize(replaced(first, {Index(loop.var): loop.lo}), scope.known)
-    form = linear(first)
-    if form is None or all(n % cells == 0 for n in (form.const, *form.terms.values())):
-        return None
-    return first, cells
+def _indices(exprs: Iterable[Expr]) -> set[str]:
+    return {name for expr in exprs for name in indices_of(expr)}
+
+
+def _place(loop: For, store: Store, buffer: Buffer) -> Expr:
+    """Cells of the buffer's memory before the one that the first iteration stores."""
+    total: Expr = const(0)
+    for index, stride in zip(store.index, buffer.strides, strict=True):
+        factor = Index(stride) if isinstance(stride, str) else const(stride)
+        total = add(total, mul(replaced(index, {Index(loop.var): loop.lo}), factor))
+    return total

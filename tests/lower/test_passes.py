@@ -199,6 +199,7 @@ def test_strip_into_lines():
         """
         for i in 0 .. 9:
             let j.head = (14 - 403 * i) % 16:
+                prefetch y[i, 402]
                 for j in 0 .. 16 vector:
                     if j >= 16 - j.head:
                         y[i, 2 + (j.head - 16 + j)] = x[i, 2 + (j.head - 16 + j)]
@@ -221,8 +222,9 @@ def test_strip_into_lines():
         "for j in 0 .. 384 vector:\n    y[0, j] = x[1, j]",
         "for i in 0 .. 9:\n    for j in 0 .. 403 vector:\n"
         "        y[i, j] = x[i, j]\n        s[i] sum= x[i, j]",
+        "for j in 0 .. 403 vector:\n    for i in 0 .. 9 unroll:\n        y[i, j] = x[i, j]",
     ],
-    ids=["nothing is streamed", "short", "lines begin the rows", "a sum over lanes"],
+    ids=["nothing is streamed", "short", "lines begin the rows", "a sum over lanes", "rows within"],
 )
 def test_what_does_not_run_in_lines(body):
     step = next(step for step in passes.PASSES if step.name == "strip")
