@@ -55,12 +55,6 @@ def _scatter(g: Source, m: int, n: int, inputs: dict[str, Array], temps: list[st
     return "h[j]"
 
 
-def _choice(g: Source, m: int, n: int, inputs: dict[str, Array], temps: list[str]) -> str:
-    """The same for all lanes, and asked for where some are, or none."""
-    inputs["n"], inputs["a"] = g.array(1), g.array(n)
-    return "where((j >= 3) & (i < 2), n[0] + where(n[0] > 2, a[j], a[j-1]), 2)"
-
-
 def _equality(g: Source, m: int, n: int, inputs: dict[str, Array], temps: list[str]) -> str:
     inputs["e"] = g.array(m)
     return "sum(e[l], where=2*l + 1 == i)"
@@ -82,5 +76,4 @@ TERMS: dict[str, Term] = {
     "recurrence": _scan,
     "scatter": _scatter,
     "equality": _equality,
-    "choice": _choice,
 }
