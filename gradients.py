@@ -50,11 +50,11 @@ def vjp(
     are), to a tuple of the cotangents of the arguments, of their shapes and types. Integers get
     None, and what is given for results that are no floats is left out, so that None will do. `keep`
     names the tensors of an operator that are kept for `pull` (`Op.keeping`), which computes the
-    others again; () keeps results alone, None what reductions and recurrences give, {"h": 16} every
-    16th step of the recurrence h, if that needs no other. Arguments are read by `pull` as they are
-    then, so do not change arrays in between. In a program it takes and gives values, and `pull`
-    takes them of arrays too. `ties` is as in `grad`. Raises `GradientError`
-    where no argument is a float, and for other names.
+    others again; () keeps results alone, None what reductions and recurrences give,
+    {"h": 16, "c": 16} every 16th step of h and c, which a recurrence carries from step to step.
+    Arguments are read by `pull` as they are then, so do not change arrays in between. In a program
+    it takes and gives values, and `pull` takes them of arrays too. `ties` is as in `grad`. Raises
+    `GradientError` where no argument is a float, and for other names.
     """
     if not isinstance(function, Op) or has_values(primals, {}):
         if keep is not None and not isinstance(function, Op):

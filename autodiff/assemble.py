@@ -236,10 +236,14 @@ def again(
         split.setdefault(s.tensor, []).append(s.equation)
     whole |= {tensor: list(equations) for tensor, equations in normal.instead.items()}
     counted = {eq.tensor: [eq] for after in ties.values() for eq in after}
-    owners = {t: {o} for t, o in normal.temporaries.items() if not is_recurrence(whole[o])}
+    owners = {
+        t: {o} for t, o in normal.temporaries.items()
+        if not is_recurrence(whole[o]) and o not in normal.instead
+    }  # fmt: skip
     apart: set[str] = set()
-    together = {tensor: fold.tensors for fold in normal.folds for tensor in fold.tensors}
-    for fold in normal.folds:
+    folds = [f for f in normal.folds if normal.instead.keys().isdisjoint(f.tensors)]
+    together = {tensor: fold.tensors for fold in folds for tensor in fold.tensors}
+    for fold in folds:
         split |= {tensor: list(fold.apart) for tensor in fold.tensors if fold.apart}
         whole |= {tensor: list(fold.equations) for tensor in fold.tensors}
         owners |= {part: set(fold.tensors) for part in fold.inside}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..algo.errors import UnsupportedError
 from ..algo.tensor_expr.affine import normalize
-from ..algo.tensor_expr.build import add, both, compare, conjuncts, sub
+from ..algo.tensor_expr.build import add, both, compare, conjuncts, maximum, minimum, sub
 from ..algo.tensor_expr.domains import largest, within
 from ..algo.tensor_expr.expr import (
     Access,
@@ -36,16 +37,32 @@ def over_boxes(ranges: list[Range], where: list[Expr]) -> tuple[list[Range], lis
         at, dims = Index(r.index), [outer.index for outer in box]
         lo, hi = r.lo, r.hi
         if indices_of(lo):
-            where.append(compare("ge", at, lo))
-            top = _largest(dims, sub(Const(0), lo), box, r)
-            lo = normalize(sub(Const(0), top))
+            plain, bent = _ends("max", lo)
+            where += [compare("ge", at, each) for each in bent]
+            top = None if plain else _largest(dims, sub(Const(0), lo), box, r)
+            lo = functools.reduce(maximum, plain) if top is None else normalize(sub(Const(0), top))
         if indices_of(hi):
-            last = normalize(sub(hi, Const(1)))
-            shorter = last in walk(hi)  # k <= i rather than k < i+1
-            where.append(compare("le", at, last) if shorter else compare("lt", at, hi))
-            hi = _largest(dims, hi, box, r)
+            plain, bent = _ends("min", hi)
+            for each in bent:
+                last = normalize(sub(each, Const(1)))
+                shorter = last in walk(each)  # k <= i rather than k < i+1
+                where.append(compare("le", at, last) if shorter else compare("lt", at, each))
+            hi = functools.reduce(minimum, plain) if plain else _largest(dims, hi, box, r)
         box.append(Range(r.index, lo, hi))
     return box, where
+
+
+def _ends(op: str, end: Expr) -> tuple[list[Expr], list[Expr]]:
+    """The ends of which `end` is the least ("min") or greatest: those over sizes, the others."""
+    found: list[Expr] = []
+    stack = [end]
+    while stack:
+        match stack.pop():
+            case Call(name, (one, other)) if name == op:
+                stack += (other, one)
+            case each:
+                found.append(each)
+    return [e for e in found if not indices_of(e)], [e for e in found if indices_of(e)]
 
 
 def _largest(dims: list[str], value: Expr, box: list[Range], r: Range) -> Expr:

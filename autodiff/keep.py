@@ -42,14 +42,18 @@ def kept(keep: Keep) -> Kept:
 
 def gradient(op: Op, wrt: tuple[str, ...] | str, keep: Keep = (), ties: str = EVEN) -> Op:
     """The gradient operator, which takes of the tensors `keep` those that it reads as parameters,
-    and no cotangent of a result that is surely no float, where others are.
+    and no cotangent of a result that is surely no float, where others are. Of a recurrence of
+    which steps are kept it takes the other results too, as they are.
 
     Raises what `adjoint` and `keeping` raise.
     """
     what = kept(keep)
     keeping(op, what)  # which knows the names
-    whole = tuple(name for name, every in what if every == 1)
-    return adjoint(with_floats(op), wrt, whole, ties, tuple(pair for pair in what if pair[1] > 1))
+    steps = {name: every for name, every in what if every > 1}
+    cycles = normal_of(op).cycles if steps else {}
+    beside = [r for r in op.returns if r in cycles and cycles[r] in map(cycles.get, steps)]
+    whole = tuple(n for n in (*(name for name, _ in what), *beside) if n not in steps)
+    return adjoint(with_floats(op), wrt, whole, ties, tuple(steps.items()))
 
 
 def keeping(op: Op, what: Kept) -> Op:
@@ -76,10 +80,11 @@ def _keeping(op: Op, what: Kept) -> Op:
         if name not in known and not (every > 1 and name in op.returns):
             listed = f"expected some of {', '.join(known)}" if known else "it computes nothing else"
             raise GradientError(f"gradient of {op.name}: it cannot keep {name}; {listed}")
-    steps = [checkpoints(form, name, every) for name, every in what if every > 1]
     names = [name for name, every in what if every == 1]
-    returns = (*op.returns, *names, *(name for each in steps for name in each.kept))
-    more = tuple(eq for each in steps for eq in each.keep)
+    some = {name: every for name, every in what if every > 1}
+    steps = checkpoints(form, some, {*names, *op.returns}.difference(some))
+    returns = (*op.returns, *names, *steps.kept)
+    more = tuple(steps.keep)
     if {eq.tensor for eq in op.equations} >= set(names):
         return replace(op, equations=(*op.equations, *more), returns=returns, _memo={})
     whole = [*op.returns, *names, *(a.tensor for eq in more for a in reads(eq))]

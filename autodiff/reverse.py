@@ -133,11 +133,10 @@ class _Reverse:
         self.blocks: list[Block | RuledFold] = [*_blocks(op)[0]]
         self.dtypes = known_types(self.checked)
         self.normal: Normal = normal_of(op)
-        for name, every in steps:
-            found = checkpoints(self.normal, name, every)
-            self.normal.instead[name] = found.again
-            self.normal.shapes |= found.kept
-            self.saved += tuple(found.kept)
+        given = checkpoints(self.normal, dict(steps), saved)
+        self.normal.instead |= given.again
+        self.normal.shapes |= given.kept
+        self.saved = tuple(name for name in (*saved, *given.kept) if name not in given.again)
         self.blocks += [RuledFold(op.name, ruled) for ruled in self.normal.ruled]
         for block in self.blocks[len(op.rules) :]:  # what is computed again has its rule
             if not set(self.saved) >= set(block.results):

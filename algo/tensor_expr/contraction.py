@@ -28,5 +28,5 @@ def contract(a: Array, b: Array, shape: tuple[int, ...], own: int) -> Array | No
     out = [n for n in varies if n >= own]
     with np.errstate(all="ignore"):
         found = np.einsum(*operands, out, optimize=True)
-    full = [max(a.shape[n], b.shape[n]) if n in varies else 1 for n in range(own, rank)]
+    full = [b.shape[n] if a.shape[n] == 1 else a.shape[n] for n in range(own, rank)]
     return np.asarray(found).reshape(full)

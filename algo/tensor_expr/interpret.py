@@ -18,7 +18,7 @@ from .affine import in_turn
 from .check import check
 from .evaluate import UFUNCS, Array, Box, Evaluator, Typed, Unwritten
 from .evaluate_fold import fold
-from .expr import Access, Index
+from .expr import Access, Expr, Index
 from .folds import together, uncast
 from .joined import parts
 from .located import located
@@ -87,6 +87,11 @@ class _Run(Evaluator):
         self.dtypes = dtypes
         self.equations = equations
         self.number = 0  # of the equation that is being computed
+
+    def read(self, expr: Expr, tensor: str, positions: list[Array], box: Box) -> Typed:
+        """See `Evaluator`. What comes later in the order is read where no instance is active."""
+        self._target(tensor)
+        return super().read(expr, tensor, positions, box)
 
     def result(self, name: str, form: np.dtype[Any]) -> Array:
         """A returned tensor, in its own type (floats in float64 if exact), bf16 in that form."""
@@ -229,6 +234,7 @@ class _Run(Evaluator):
                     # NumPy broadcasts values to positions, not these to those.
                     ufunc.at(target, tuple(np.broadcast_to(p, values.shape) for p in where), values)
         self.tensors[eq.tensor] = Typed(self.convert(target, dtype), dtype)
+        self.unwritten.pop(eq.tensor, None)
 
 
 def _typed(

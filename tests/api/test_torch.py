@@ -255,6 +255,28 @@ def test_what_is_kept_is_chosen(keep: Any) -> None:
     assert f(*inputs).shape == (4, 3)
 
 
+LSTM = dt.op(
+    "g[t,n,j] = sum(W[n,j,d] * x[t,d]) + sum(U[n,j,k] * h.zero[t-1,k])\n"
+    "c[t,j] = sigmoid(g[t,0,j]) * c.zero[t-1,j] + sigmoid(g[t,1,j]) * tanh(g[t,2,j])\n"
+    "h[t,j] = sigmoid(g[t,3,j]) * tanh(c[t,j])\ny[j] = sum(h[t,j]**2)",
+    name="lstm",
+    returns="y",
+)
+
+
+def test_some_steps_of_an_lstm_are_kept() -> None:
+    T, H = 33, 4
+    inputs = (wanted(4, H, 3), wanted(T, 3), wanted(4, H, H))
+    found = []
+    for keep, states in [({"h": 8, "c": 8}, 2 * 5), (("h", "c"), 2 * T)]:
+        y = dt.torch(LSTM, keep=keep)(*inputs)
+        saved = sum(x.numel() for x in y.grad_fn.saved_tensors)
+        assert saved == sum(x.numel() for x in inputs) + H + H * states
+        found.append(torch.autograd.grad(y.sin().sum(), inputs))
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
+
+
 def test_of_what_is_kept_the_backward_pass_is_given_that() -> None:
     deep = dt.op("e[i] = exp(x[i])\ny[i] = sin(e[i]) * e[i]", name="deep", returns="y")
     x = wanted(4)

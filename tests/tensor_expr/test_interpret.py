@@ -501,6 +501,8 @@ def test_sums_of_products_contract_their_factors() -> None:
     np.testing.assert_allclose(found, (a * b).sum(0), rtol=1e-5)
     found = evaluate.contract(floats(1, 3), floats(3), (5, 3), 1)
     assert found is None  # every instance counts five times
+    nothing = evaluate.contract(floats(5, 0), floats(5, 1), (5, 0), 1)
+    assert nothing is not None and nothing.shape == (0,)
 
 
 @pytest.mark.parametrize(
