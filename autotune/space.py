@@ -55,7 +55,7 @@ class LoopSpace:
         if first.words:
             words = word_seeds(group, self.machine)
             return [self.first | {group.name: choice} for choice in words]
-        if not first.tile or first.vector not in group.outs:
+        if not first.tile or not group.reds or first.vector not in group.outs:
             return []
         (index, _), *_ = first.tile
         panels = tuple(

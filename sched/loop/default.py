@@ -26,6 +26,7 @@ from .default_layout import layouts
 from .default_stream import streamed
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
+from .default_windows import windows
 from .default_words import by_words
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
@@ -88,7 +89,11 @@ def choose(
     choices |= crossed | worded
     if shared is not None:
         choices |= shared.choices(machine)
-    for name in sliding:
+    together = None
+    if sliding and sliding == joined.keys():
+        together = windows(found, sliding, choices[found[-1].name], machine)
+    choices |= together or {}
+    for name in () if together else sliding:
         consumer, index = joined[name]
         choices[consumer] = host = _rows(choices[consumer], index, found[-1], machine)
         producer = next(group for group in found if group.name == name)

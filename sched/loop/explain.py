@@ -104,7 +104,9 @@ class _Nest:
         )
         if choice.join is not None:
             consumer, index = choice.join
-            yield f"  computed inside loop {consumer}.{index}, where nothing of it is needed twice"
+            again = "anew for the first rows of a block"
+            kept = again if choice.slides else "where nothing of it is needed twice"
+            yield f"  computed inside loop {consumer}.{index}, {kept}"
         yield from self._lanes()
         yield from self._tile()
         if choice.blocks:

@@ -27,6 +27,8 @@ def extent(nest: Nest, loop: Loop) -> int | None:
 
 def at_once(nest: Nest, loop: Loop) -> int | None:
     """The most iterations that a loop has in one of those around it; None where sizes decide."""
+    if loop.extent is not None:
+        return loop.extent
     around = around_loop(nest.tree, loop.name)
     most = [0]
     for name, value in loop.values.items():

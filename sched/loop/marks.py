@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from ...algo.errors import ScheduleError
 from .arguments import Rule
 from .carried import check_concurrent, check_lanes
-from .extent import extent
+from .extent import at_once, extent
 from .names import find_loops, index_of, where
 from .nest import PARALLEL, Loop, Nest, Seq, Tree, loops
 from .primitive import Primitive
@@ -104,7 +104,7 @@ class Unroll(Mark):
     called: ClassVar[str] = "unroll"
 
     def fits(self, nest: Nest, loop: Loop) -> None:
-        count = extent(nest, loop)
+        count = at_once(nest, loop)
         if count is None:
             checked, known = nest.kernel.checked, nest.kernel.sizes
             if all(size in known or size in checked.op.maxima for size in checked.sizes):
@@ -130,7 +130,7 @@ def _weight(nest: Nest, tree: Tree, loop: str) -> int:
         case Loop(name=name, body=body, kind=kind):
             inner = _weight(nest, body, loop)
             if kind == "unroll" or name == loop:
-                return inner * max(1, extent(nest, tree) or 1)
+                return inner * max(1, at_once(nest, tree) or 1)
             return inner if kind == "vector" else inner + LOOP_WEIGHT
         case Seq(parts):
             return sum(_weight(nest, part, loop) for part in parts)

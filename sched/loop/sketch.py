@@ -24,7 +24,8 @@ class Choice:
     iterations (0: no blocks); if it belongs to the reduction, each block has a result of its own.
     `join` computes the nest inside a loop of its consumer, a
     (consumer, index) pair: inside a block, where the index has blocks. None leaves it where it is;
-    with `slides` the values of earlier iterations of a block of its `outer` are kept there.
+    with `slides` the values of earlier iterations of a block of its `outer` are kept there, or, if
+    it has a tile, those of a block in registers.
     `beside` names nests before it that run in the same loops, all of them (`sketch_beside.py`).
     Along `turned` runs memory where it does not along `vector` (`sketch_turn.py`); `stream` stores
     the result past the caches; a temporary with a `layout` has its dimensions in that order.

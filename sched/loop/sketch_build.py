@@ -15,6 +15,7 @@ from .access import Group, groups
 from .compute import ComputeAt
 from .draft import Draft
 from .machine import Machine
+from .marks import Unroll
 from .schedule import Schedule
 from .sketch import Choice, Sketch
 from .sketch_across import write_across
@@ -53,7 +54,7 @@ def build(
     for group in reversed(found):
         choice = sketch.choices.get(group.name, Choice())
         host = sketch.choices.get(choice.join[0], Choice()) if choice.join else Choice()
-        kept = host.outer if choice.slides else None
+        kept = host.outer if choice.slides and not host.tile else None
         if choice.join is not None and _join(draft, group, choice.join, kept, bool(host.beside)):
             nest = NestWriter(draft, group, choice, machine, alone=False)
             if choice.tile:
@@ -61,6 +62,8 @@ def build(
             else:
                 nest.lay()
             nest.mark()
+            if choice.slides and host.tile:
+                draft.attempt(Unroll(f"{group.name}.{group.outs[0]}"))
     for nest in nests.values():
         nest.finish()
     return draft.schedule

@@ -21,6 +21,7 @@ TOTAL = "total(x: [N, M]) -> y:\n y[] = sum(x[i,j])"
 COLUMNS = "columns(x: [N, M]) -> y:\n y[j] = sum(x[i,j])"
 BIGGEST = "biggest(x: [N, M]) -> y:\n y[i] = argmax(x[i,j])"
 BLUR = "blur(x: [H, W]) -> y:\n h[i,j] = x[i,j] + x[i,j+1]\n y[i,j] = h[i,j] + h[i+1,j] + h[i+2,j]"
+SLOW = BLUR.replace("blur", "slow").replace("x[i,j] + x[i,j+1]", "tanh(exp(x[i,j]))")
 CENTRE = "centre(x: [G, H, W]) -> y:\n mu[g] = sum(x[g,h,w]) / (H*W)\n y[g,h,w] = x[g,h,w] - mu[g]"
 
 TEXTS = {
@@ -35,8 +36,11 @@ TEXTS = {
     TOTAL: '.split("i", 256).rfactor("io").vectorize("j").parallel("io")',
     COLUMNS: '.split("j", 512).reorder("jo", "i", "ji").vectorize("ji").parallel("jo")',
     BIGGEST: '.compute_at("y_max", "y.i").vectorize("y_max.j").vectorize("y.j").parallel("y.i")',
-    BLUR: '.split("y.i", 64).compute_at("h", "y.j").store_at("h", "y.io").vectorize("y.j")'
+    BLUR: '.split("y.i", 4).split("y.j", 16).reorder("y.io", "y.jo", "y.ii", "y.ji")'
+    '.compute_at("h", "y.jo").vectorize("h.j").unroll("h.i").vectorize("y.ji").unroll("y.ii")'
     '.parallel("y.io")',
+    SLOW: '.split("y.i", 64).compute_at("h", "y.j").store_at("h", "y.io").vectorize("y.j")'
+    '.stream("y").parallel("y.io")',
 }
 
 
@@ -58,7 +62,7 @@ def test_neighbouring_indices_of_a_sum_are_one_loop() -> None:
 @pytest.mark.parametrize("shape", [(67, 129), (9, 7), (1, 300)])
 @pytest.mark.parametrize("text", TEXTS, ids=lambda t: t.partition("(")[0])
 def test_values(text: str, shape: tuple[int, int]) -> None:
-    shape = (max(shape[0], 3), shape[1]) if text == BLUR else shape
+    shape = (max(shape[0], 3), shape[1]) if text in (BLUR, SLOW) else shape
     op: Any = dt.op(text)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     sizes = bind_sizes(check(op), {"x": shape})
@@ -67,19 +71,26 @@ def test_values(text: str, shape: tuple[int, int]) -> None:
 
 
 SLIDING = {
-    "two temporaries": "h[i,j] = x[i,j] * 2\nk[i,j] = exp(x[i,j+1])\n"
+    "two temporaries": "h[i,j] = {x[i,j]}\nk[i,j] = {x[i,j+1]}\n"
     "y[i,j] = h[i+2,j] - h[i,j] + k[i+1,j] where j in 0:W-1",
-    "lanes of neighbours": "h[i,j] = x[i,j] * 2\ny[i,j] = h[i,j] + h[i+1,j+1] + h[i+1,j]",
-    "rows ahead": "h[i,j] = x[i,j] * 2\ny[i,j] = h[i+2,j] / (1 + abs(h[i+1,j]))",
-    "under a condition": "h[i,j] = x[i,j] * 2\ny[i,j] = where(i % 3 == 0, h[i,j], h[i+1,j])"
+    "lanes of neighbours": "h[i,j] = {x[i,j]}\ny[i,j] = h[i,j] + h[i+1,j+1] + h[i+1,j]",
+    "rows ahead": "h[i,j] = {x[i,j]}\ny[i,j] = h[i+2,j] / (1 + abs(h[i+1,j]))",
+    "under a condition": "h[i,j] = {x[i,j]}\ny[i,j] = where(i % 3 == 0, h[i,j], h[i+1,j])"
     " where i in 0:H-1",
 }
+SLOWLY, QUICKLY = ("tanh(exp(", "))"), ("(", " * 2)")
+WIDE = Machine(vector_bytes=64, registers=32, threads=2)
+
+
+def sliding(text: str, value: tuple[str, str]) -> Any:
+    text = text.replace("{", value[0]).replace("}", value[1])
+    return dt.op(f"slide(x: [H, W]) -> y:\n {text}".replace("\n", "\n "))
 
 
 @pytest.mark.parametrize("shape", [(67, 129), (200, 40), (9, 7), (3, 300)])
 @pytest.mark.parametrize("text", SLIDING.values(), ids=SLIDING)
 def test_rows_that_slide(text: str, shape: tuple[int, int]) -> None:
-    op: Any = dt.op(f"slide(x: [H, W]) -> y:\n {text}".replace("\n", "\n "))
+    op = sliding(text, SLOWLY)
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     schedule = default(op, {"x": dt.f32}, bind_sizes(check(op), {"x": shape}), MACHINE)
     assert "store_at" in schedule.text or shape[0] < 10
@@ -87,9 +98,22 @@ def test_rows_that_slide(text: str, shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(67, 129), (200, 40), (9, 7), (3, 300)])
+@pytest.mark.parametrize("text", SLIDING.values(), ids=SLIDING)
+def test_rows_at_once(text: str, shape: tuple[int, int]) -> None:
+    """What is cheap is computed again for a block of rows, where it is read in its own lanes."""
+    op = sliding(text, QUICKLY)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    schedule = default(op, {"x": dt.f32}, bind_sizes(check(op), {"x": shape}), WIDE)
+    own, long = "j+1] +" not in text, shape[0] > 9 and shape[1] > 16
+    assert ('.unroll("h.i")' in schedule.text) == (own and long)
+    run = op.with_schedule(schedule, strict=True)
+    np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-5, atol=1e-5)
+
+
 def test_planes_slide_along_the_outermost_loop() -> None:
     op: Any = dt.op(
-        "planes(x: [D, H, W]) -> y:\n h[i,j,k] = x[i,j,k] + x[i,j,k+1]\n"
+        "planes(x: [D, H, W]) -> y:\n h[i,j,k] = tanh(exp(x[i,j,k])) + x[i,j,k+1]\n"
         " y[i,j,k] = h[i,j,k] * h[i+1,j,k]"
     )
     x = np.random.default_rng(2).standard_normal((37, 5, 301)).astype(np.float32)

@@ -54,6 +54,13 @@ in all 3.5 us"""
     )
 
 
+def test_a_window_of_rows() -> None:
+    text = "h[i,j] = x[i,j] + x[i,j+1]\ny[i,j] = h[i,j] + h[i+2,j]"
+    lines = said(text, {"I": 514, "J": 513}, returns="y").split("\n")
+    assert "  computed inside loop y.j, anew for the first rows of a block" in lines
+    assert "  unrolled 8 of i" in lines
+
+
 def test_rows_by_their_maximum() -> None:
     text = "m[i] = max(x[i,j])\ne[i,j] = exp(x[i,j] - m[i])\ny[i,j] = e[i,j] / sum(e[i,l])"
     assert (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import diptych as dt
+import numpy as np
 import pytest
 from diptych.algo.tensor_expr.parse import parse
 from diptych.sched.loop.extent import extent
@@ -520,6 +522,17 @@ for z.i:
 def test_a_schedule_fits_all_sizes(sizes: dict[str, int]) -> None:
     made = schedule(MATMUL).tile(i=8, j=48).reorder("io", "jo", "k", "ii", "ji").vectorize("ji")
     assert made.nest(sizes=sizes).kernel.sizes == sizes
+
+
+def test_unrolled_is_what_a_loop_has_in_one_iteration_of_those_around() -> None:
+    """Rows of a window in a block of eight, wherever the block starts."""
+    op = dt.op("h[y,x] = g[y,x] * 2\nb[y,x] = h[y,x] + h[y+2,x]", returns="b")
+    made = op.schedule().split("b.y", 8).compute_at("h", "b.yo").unroll("h.y")
+    found = made.nest({"g": dt.f32}, {"Y": 5002, "X": 7})
+    kinds = {loop.name: loop.kind for loop in loops(found.tree)}
+    assert kinds["h.y"] == "unroll"
+    g = np.random.default_rng(0).standard_normal((45, 7)).astype(np.float32)
+    np.testing.assert_array_equal(made(g), dt.interpret(op, g))
 
 
 @pytest.mark.parametrize("sizes", [{"I": 3, "J": 5, "K": 0}, {"I": 0, "J": 2, "K": 9}])
