@@ -183,6 +183,10 @@ def _serial(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     var.add_incoming(start, before)
     with f.bound(loop.var, Value(i64, var, span=of_loop(lo.bounds, hi.bounds))):
         statement(f, loop.body)
+    if loop.until is not None:
+        onward = f.block(f"{loop.var}.on")
+        f.ib.cbranch(f.scalar(evaluate(f, loop.until)), after, onward)
+        f.ib.position_at_end(onward)
     following = f.ib.add(var, step, flags=("nsw",))
     var.add_incoming(following, f.ib.block)
     back = f.ib.cbranch(f.ib.icmp_signed("<", following, stop), body, after)

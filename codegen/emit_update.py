@@ -119,6 +119,8 @@ def horizontal(f: Frame, combine: str, lanes: Value, reducer: Reducer | None = N
         neutral = value(f, Const(reducer.identity(dtype), dtype))
         llvm = f.ib.select(f.mask.llvm, llvm, f.splat(f.scalar(neutral)))
     name = bool_arithmetic(combine) if dtype is bool_ else combine
+    if name == "or" and dtype is bool_:
+        return f.any(llvm)
     n = f.lanes // 2
     while n > 1:
         low, high = (

@@ -70,7 +70,8 @@ class For(Stmt):
     lanes from hi on are masked off); dot (products of the bytes or bf16 of a word, which may be
     added in any order, by one instruction); matrix (nested ones make a block of a product of
     matrices, which a pass cuts into instructions); or a GPU axis, block.x to thread.z. `separate`
-    asks for a version of the code around with only full turns of a loop whose bound varies.
+    asks for a version of the code around with only full turns of a loop whose bound varies. What
+    comes after an iteration that makes `until` true does nothing, and is left out if serial.
     """
 
     var: str
@@ -81,6 +82,7 @@ class For(Stmt):
     step: int = 1
     lanes: int = 1
     separate: bool = False
+    until: Expr | None = None
 
 
 @node
@@ -230,8 +232,8 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions directly in a statement (those of its children not)."""
     match stmt:
-        case For(_, lo, hi):
-            return (lo, hi)
+        case For(_, lo, hi, until=until):
+            return (lo, hi) if until is None else (lo, hi, until)
         case If(cond, _, _):
             return (cond,)
         case Let(_, value, _):
@@ -252,8 +254,9 @@ def rebuild(
     match stmt:
         case Block(stmts):
             return block(*(inner(s) for s in stmts))
-        case For(var, lo, hi, body, kind, step, lanes, separate):
-            return For(var, expr(lo), expr(hi), inner(body), kind, step, lanes, separate)
+        case For(var, lo, hi, body, kind, step, lanes, separate, until):
+            end = None if until is None else expr(until)
+            return For(var, expr(lo), expr(hi), inner(body), kind, step, lanes, separate, end)
         case If(cond, then, orelse):
             return If(expr(cond), inner(then), None if orelse is None else inner(orelse))
         case Let(var, value, body):

@@ -150,15 +150,16 @@ def _for(lines: list[_Line], at: int) -> tuple[Stmt, int]:
     hi = line.expr()
     step = line.integer() if line.take("step") else 1
     kind, lanes = "serial", 1
-    if line.peek() not in (":", "separate"):
+    if line.peek() not in (":", "separate", "until"):
         kind = line.name()
         if line.take("("):
             lanes = line.integer()
             line.expect(")")
     separate = line.take("separate")
+    until = line.expr() if line.take("until") else None
     line.open()
     body, at = _body(lines, at + 1, line.indent)
-    return For(var, lo, hi, body, kind, step, lanes, separate), at
+    return For(var, lo, hi, body, kind, step, lanes, separate, until), at
 
 
 class _Line:

@@ -81,11 +81,12 @@ def _own_lines(stmt: Stmt, names: Mapping[Expr, str]) -> list[tuple[int, str]]:
     match stmt:
         case Block(stmts):
             return [line for s in stmts for line in _lines(s)] or [(0, "pass")]
-        case For(var, lo, hi, body, kind, step, lanes, separate):
+        case For(var, lo, hi, body, kind, step, lanes, separate, until):
             extra = f" step {step}" if step != 1 else ""
             extra += f" {kind}" if kind != "serial" else ""
             extra += f"({lanes})" if lanes != 1 else ""
             extra += " separate" if separate else ""
+            extra += "" if until is None else f" until {said(until)}"
             return _under(f"for {var} in {said(lo)} .. {said(hi)}{extra}:", body)
         case If(cond, then, orelse):
             lines = _under(f"if {said(cond)}:", then)

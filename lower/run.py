@@ -102,7 +102,7 @@ class _Source:
                 for inner in stmts:
                     self.stmt(inner, depth)
                 self.lines.append(f"{pad}pass")
-            case For(var, lo, hi, body, kind, step, lanes):
+            case For(var, lo, hi, body, kind, step, lanes, until=until):
                 bounds = f"{self.expr(lo)}, {self.expr(hi)}"
                 order = "[::-1]" if kind in PARALLEL else ""
                 if lanes != 1:
@@ -111,6 +111,8 @@ class _Source:
                     f"{pad}for {self.name('v_', var)} in range({bounds}, {step}){order}:"
                 )
                 self.stmt(body, depth + 1)
+                if until is not None:
+                    self.lines.append(f"{pad}    if {self.expr(until)}: break")
             case If(cond, then, orelse):
                 self.lines.append(f"{pad}if {self.expr(cond)}:")
                 self.stmt(then, depth + 1)

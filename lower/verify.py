@@ -134,6 +134,8 @@ class _Checker:
             raise _fail(loop, f"a {loop.kind} loop has lanes")
         if loop.lanes < 1 or loop.lanes & (loop.lanes - 1):
             raise _fail(loop, f"{loop.lanes} lanes are not a power of two")
+        if loop.until is not None and loop.kind != "serial":
+            raise _fail(loop, f"a {loop.kind} loop ends before its end")
         if loop.kind in AXES and any(outer.kind == loop.kind for outer in loops):
             raise _fail(loop, f"{loop.kind} is bound twice")
         if self.final and (loop.kind == "unroll" or (loop.kind == "vector" and loop.lanes == 1)):
@@ -201,8 +203,9 @@ def _check_types(stmt: Stmt, env: Mapping[str, DType]) -> None:
                 raise _fail(stmt, f"an index of {print_expr(item)} is no i64")
     wanted: list[tuple[Expr, DType]] = []
     match stmt:
-        case For(_, lo, hi):
+        case For(_, lo, hi, until=until):
             wanted = [(lo, i64), (hi, i64)]
+            wanted += [(until, bool_)] if until is not None else []
         case If(cond, _, _):
             wanted = [(cond, bool_)]
         case Let(_, value, _):

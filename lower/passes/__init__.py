@@ -20,6 +20,7 @@ from .anchor import anchor
 from .axes import axes
 from .barriers import barriers
 from .dots import dots
+from .first import first
 from .flatten import flatten
 from .guards import guards
 from .hoist import hoist
@@ -62,6 +63,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("accumulate", accumulate),
     Pass("dots", dots),
     _plain(unswitch),
+    Pass("first", first),
     Pass("vectorize", vectorize),
     _plain(simplify),
     _plain(guards),

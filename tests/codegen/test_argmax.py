@@ -186,3 +186,31 @@ def test_lanes_of_indices_are_as_many_as_of_data(name: str, n: int) -> None:
         compiled = compile_op(plain, [(dt.f32, a.shape)])
         assert "short.lanes" in compiled.loop_ir
         assert "vector(16)" in compiled.loop_ir or host_machine().vector_bytes < 64
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_the_search_ends_where_it_finds(dtype: Any) -> None:
+    """The greatest in each place of a long row, alone and with one more behind it."""
+    n = 650
+    once = np.eye(n, dtype=dtype)
+    twice = np.maximum(once, np.roll(once, 130, 1))
+    op = dt.op("I[r] = argmax(A[r,k])")
+    for a in (once, twice):
+        np.testing.assert_array_equal(op(a), a.argmax(1))
+    nan = once.astype(np.float64) if dtype is np.int32 else once.copy()
+    nan[nan == 1] = np.nan
+    np.testing.assert_array_equal(op(nan), range(n))
+    compiled = compile_op(op, [(dt.f32, (n, n))])
+    assert " until " in compiled.loop_ir
+
+
+def test_a_search_by_hand() -> None:
+    """The first place of a value, a number of the program's where it is not there."""
+    none = 2**31 - 1
+    op = dt.op(f"at[r] = min(where(A[r,k] == v[r], i32(k), i32({none})))")
+    a = np.random.default_rng(0).integers(0, 900, (50, 900)).astype(np.float32)
+    v = np.arange(50, dtype=np.float32)
+    want = [next(iter(np.flatnonzero(row == x)), none) for row, x in zip(a, v, strict=True)]
+    assert none in want and min(want) < 300 < sorted(want)[25]
+    np.testing.assert_array_equal(op(a, v), want)
+    assert " until " in compile_op(op, [(dt.f32, a.shape), (dt.f32, v.shape)]).loop_ir

@@ -27,6 +27,8 @@ function every(x: param f32[100] align 64, s: param f64[], y: param f32[100] str
                     s[] sum= f64(acc[0, 0])
                 else:
                     s[] max= neg(1.5:f64) ** 2:f64
+            for t in 0 .. 3 until s[] > 1.0:f64:
+                s[] sum= 1.0:f64
             for t in 0 .. 0:
                 pass
 """
@@ -148,7 +150,7 @@ def test_executor():
     x, y = np.linspace(-1, 1, 100, dtype=np.float32), np.zeros(100, np.float32)
     s = np.zeros((), np.float64)
     run(function, x, s, y)
-    assert np.array_equal(y, np.where(x > 0, x, np.inf)) and s == 0.0
+    assert np.array_equal(y, np.where(x > 0, x, np.inf)) and s == 2.0
 
 
 def test_executor_refuses():

@@ -443,6 +443,52 @@ def test_choices_that_stay(body):
     check("unswitch", body, body, params)
 
 
+def test_first():
+    check(
+        "first",
+        """
+        for s in 0 .. 9:
+            for k in 0 .. 8 vector:
+                m[k] min= where(x[8 * s + k] == y[0], i32(8 * s + k), 2147483647:i32)
+        """,
+        """
+        alloc s.found: register bool[1] align 64:
+            s.found[0] = false:bool
+            for s in 0 .. 9 until s.found[0]:
+                for k in 0 .. 8 vector:
+                    s.found[0] any= x[8 * s + k] == y[0]
+                if s.found[0]:
+                    for k in 0 .. 8 vector:
+                        m[k] min= where(x[8 * s + k] == y[0], i32(8 * s + k), 2147483647:i32)
+        """,
+        params="x: param f32[72], y: param f32[9], m: param i32[8]",
+    )
+
+
+SEARCH = "for s in 0 .. 9:\n    for k in 0 .. 8 vector:\n        m[k] min= where({}, {}, {}:i32)"
+NONE = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k)", 100),  # no identity
+        SEARCH.format("x[8*s + k] == y[0]", "i32(6*s + k)", NONE),  # strips overlap
+        SEARCH.format("x[8*s + k] == y[0]", "i32(72 - 8*s + k)", NONE),  # descends
+        SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k + 2147483600)", NONE),  # wraps
+        SEARCH.format("x[8*s + k] == y[0]", "n[8*s + k]", NONE),  # data
+        SEARCH.format("n[8*s + k] == m[0]", "i32(8*s + k)", NONE),  # changes on the way
+        SEARCH.format("x[i64(n[8*s + k])] == y[0]", "i32(8*s + k)", NONE),  # is looked at
+        SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k)", NONE).replace("9", "7"),  # short
+        SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k)", NONE).replace("min=", "sum="),
+    ],
+)
+def test_what_is_no_search(body):
+    check(
+        "first", body, body, "x: param f32[72], y: param f32[9], m: param i32[8], n: param i32[72]"
+    )
+
+
 def test_accumulate():
     check(
         "accumulate",
