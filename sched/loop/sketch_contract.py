@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...algo.tensor_expr.expr import Index
+from ...algo.tensor_expr.expr import Access, Index
 from .access import Group
 from .compute import ComputeAt
 from .draft import Draft
 from .extent import at_once
+from .fuse import Fuse
 from .marks import Mark, Parallel, Vectorize
 from .nest import loops
 from .split import Split
@@ -41,6 +42,7 @@ class Contraction:
     blocks: tuple[tuple[str, int], ...]
     pack: tuple[str, ...]
     outer: str | None
+    lanes: int
     cache: int
     """Bytes that a copy may take."""
     above: Sequence[tuple[str, str, bool]] = ()
@@ -154,6 +156,7 @@ class Contraction:
             scope = "heap" if shared or size > STACK else "stack"
             layout = self._panels(tensor)
             if self.draft.attempt(Stage(tensor, self.prefix + around[at][1], scope, layout)):
+                self._walk(read)
                 self._mark_copy(f"{tensor}.pack", shared=shared and self.shared is not None)
 
     def _pack_above(self, tensor: str) -> None:
@@ -163,6 +166,7 @@ class Contraction:
         moving = [name for i, name, _ in self.above if self.group.stride(read, i) != 0]
         for place in moving[-1:] or [name for _, name, _ in self.above[:1]]:
             if self.draft.attempt(Stage(tensor, place, "heap", self._panels(tensor))):
+                self._walk(read)
                 self._mark_copy(f"{tensor}.pack", shared=False)
 
     def _copy_with_border(self, around: list[tuple[str, str, int]]) -> None:
@@ -194,15 +198,28 @@ class Contraction:
         """The layout that makes the tile's walk through a packed tensor contiguous."""
         read = next(a for a in self.group.reads if a.tensor == tensor)
         sides = {bare(read, i): n for i, n in self.sides.items() if bare(read, i) is not None}
-        names = {n: getattr(expr, "name", f"d{n}") for n, expr in enumerate(read.indices)}
-        if len(set(names.values())) < len(names):
-            names = {n: f"d{n}" for n in names}
+        names = _names(read)
         rest = [names[n] for n in names if n not in sides]
         return (
             *(f"{names[n]}//{size}" for n, size in sides.items() if n is not None),
             *rest,
             *(f"{names[n]}%{size}" for n, size in sides.items() if n is not None),
         )
+
+    def _walk(self, read: Access) -> None:
+        """Makes one loop of those of a copy across rows that go on along these, as taps of a filter
+        and its channels do: what is turned in registers are squares."""
+        shape, names = self.group.shapes[read.tensor], _names(read)
+        sides = {bare(read, i) for i in self.sides}
+        inner, name, extent = len(shape) - 1, names[len(shape) - 1], shape[-1]
+        while inner > 0 and extent < self.lanes and sides.isdisjoint((inner, inner - 1)):
+            outer, whole = names[inner - 1], f"{read.tensor}.pack.{name}"
+            found = [loop for loop in loops(self.draft.nest.tree) if loop.name == whole]
+            if not found or at_once(self.draft.nest, found[0]) != extent:
+                return  # a block of it, after which rows go on elsewhere
+            if not self.draft.attempt(Fuse(f"{read.tensor}.pack.{outer}", whole)):
+                return
+            inner, name, extent = inner - 1, f"{outer}_{name}", extent * shape[inner - 1]
 
     def _mark_copy(self, stem: str, *, shared: bool) -> None:
         """A packing copy runs in lanes and, where all threads use it, in parallel."""
@@ -215,3 +232,9 @@ class Contraction:
 
     def _mark(self, mark: type[Mark], name: str) -> None:
         self.draft.attempt(mark(name))
+
+
+def _names(read: Access) -> dict[int, str]:
+    """What the dimensions of a tensor are called in its copies."""
+    names = {n: getattr(expr, "name", f"d{n}") for n, expr in enumerate(read.indices)}
+    return names if len(set(names.values())) == len(names) else {n: f"d{n}" for n in names}

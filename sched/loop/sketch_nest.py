@@ -58,8 +58,8 @@ class NestWriter:
         if group.reds and c.tile and c.vectors and c.vector in self.outs:
             sides = {**dict(c.tile), c.vector: c.vectors * self.lanes}
             nest = Contraction(
-                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer, self.cache,
-                above,
+                self.draft, group, self.prefix, sides, c.blocks, c.pack, c.outer, self.lanes,
+                self.cache, above,
             )  # fmt: skip
             nest.write()
             self.shared = nest.shared
