@@ -8,7 +8,7 @@ index moves through it, so that what does not change is not copied again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...algo.tensor_expr.expr import Access, Index
@@ -71,7 +71,9 @@ class Contraction:
         others = [i for i in self.group.outs if i not in self.sides and i not in apart]
         taps = [i for i in others if self._tap(i)]
         rows = [i for i in others if i not in taps]
-        walk = [*rows, *(i for i in reversed(list(self.sides)) if i in tiles), *taps]
+        sides = [i for i in reversed(list(self.sides)) if i in tiles]
+        ahead = [i for i in sides if self._copies_once(i, apart)]
+        walk = [*ahead, *rows, *(i for i in sides if i not in ahead), *taps]
         first = [self.outer] if self.outer in walk and self.outer not in dict(blocks) else []
         walk = [*first, *(i for i in walk if i not in first)]
         around = [tiles.get(i, i) for i in walk]
@@ -130,6 +132,22 @@ class Contraction:
             )
             for a in moving
         )
+
+    def _copies_once(self, index: str, apart: Sequence[str]) -> bool:
+        """Is what has a border copied once for a block of an index, beside all else that is read,
+        where the whole of it would be too large, and rows of it are copied with each neighbour?"""
+        inside = dict(self.group.extents) | dict.fromkeys(apart, 1)
+        block = {**inside, index: self.sides[index]}
+
+        def size(read: Access, iterations: Mapping[str, int]) -> int:
+            return span(read, iterations, self.group.sizes[read.tensor])
+
+        moving = [a for a in self.group.reads if self.group.stride(a, index) != 0]
+        if len(moving) != 1 or bare(moving[0], index) is None:
+            return False
+        bordered = moving[0] in self.group.guarded.values() and moving[0].tensor in self.pack
+        used = sum(size(a, block) for a in self.group.reads)
+        return bordered and size(moving[0], inside) > self.cache >= used
 
     def _pack(self, around: list[tuple[str, str]]) -> None:
         """Copies each packed tensor in the innermost loop around whose index moves through it."""

@@ -45,6 +45,30 @@ def test_lanes_across_an_output_lie_side_by_side_in_its_tile() -> None:
     assert "y.register: f32 register buffer of y laid out [d0, d2, d3, d1]" in made
 
 
+def test_a_filter_is_copied_along_taps_and_channels_as_one_walk() -> None:
+    """A row of three taps is too short for the squares by which what lies across rows is turned."""
+    op = parse(CONV)
+    sizes = {"N": 1, "C": 256, "H": 14, "L": 14, "F": 256}
+    made = default(op, {}, sizes, WIDE)
+    assert '.fuse("w.pack.r", "w.pack.s").fuse("w.pack.c", "w.pack.r_s")' in made.text
+    assert "for w.pack.c_r_s in 0 .. 2304" in made.source("ir", **sizes)
+
+
+GROUPS = """
+    groups(x: [N, G, C, H, L], w: [G, F, C, 3, 3]) -> y:
+        y[n,g,f,p,q] = sum(x.zero[n,g,c,p+r-1,q+s-1] * w[g,f,c,r,s]) where p in 0:H, q in 0:L
+"""
+
+
+@pytest.mark.parametrize("side, first", [(28, ["y.no", "x.heap", "y.p"]), (14, ["x.heap", "y.p"])])
+def test_images_are_copied_with_their_border_once(side: int, first: list[str]) -> None:
+    """Where a cache does not hold all images of a group, some go through all rows."""
+    sizes = {"N": 32, "G": 4, "C": 8, "F": 8, "H": side, "L": side}
+    lines = str(default(parse(GROUPS), {}, sizes, replace(WIDE, l2=1 << 20))).splitlines()
+    order = [line.strip().removeprefix("for ").split()[0].rstrip(":") for line in lines]
+    assert [name for name in order if name in ("y.no", "x.heap", "y.p")][: len(first)] == first
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_attention_has_blocks_of_rows_and_both_products_in_tiles(threads: int) -> None:
     """A block is a whole number of both tiles, and heads go on outside of it."""
