@@ -26,7 +26,7 @@ from .default_layout import layouts
 from .default_stream import streamed
 from .default_strip import strips
 from .default_turn import turned_tiles, turning
-from .default_windows import windows
+from .default_windows import neighbours, windows
 from .default_words import by_words
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
@@ -151,6 +151,8 @@ def _choose(
     outer, chunk = shared_loop(group, vector, lanes, machine), 0
     if outer is None and worth_threads(group, lanes, machine):
         outer, chunk = _shared_inside(group, vector, merge, lanes, machine)
+    if not held and not chunk and (rows := neighbours(group, vector, machine)):
+        return replace(rows, outer=outer)
     return Choice(vector=vector, merge=merge, outer=outer, chunk=chunk)
 
 

@@ -111,6 +111,45 @@ def test_rows_at_once(text: str, shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(run(x), dt.interpret(op, x), rtol=1e-5, atol=1e-5)
 
 
+LAPLACE = "y[i,j] = x[i,j+1] + x[i+1,j] + x[i+1,j+2] + x[i+2,j+1] - 4 * x[i+1,j+1]"
+SIDES = "y[i,j] = x.zero[i-1,j] - x[i,j] + b[j]"
+
+
+@pytest.mark.parametrize("shape", [(67, 129), (200, 40), (9, 7), (3, 300)])
+@pytest.mark.parametrize("text", [LAPLACE, SIDES])
+def test_rows_that_neighbours_read_too(text: str, shape: tuple[int, int]) -> None:
+    op: Any = dt.op(f"near(x: [H, W]{', b: [W]' if text == SIDES else ''}) -> y:\n {text}")
+    rng = np.random.default_rng(3)
+    given = [rng.standard_normal(s).astype(np.float32) for s in (shape, shape[1:])]
+    given = given[: len(op.params)]
+    types = dict.fromkeys((p.name for p in op.params), dt.f32)
+    schedule = default(op, types, {"H": shape[0], "W": shape[1]}, WIDE)
+    assert ('.split("i", 8)' in schedule.text) == (shape[0] > 9 and shape[1] > 17)
+    run = op.with_schedule(schedule, strict=True)
+    np.testing.assert_allclose(run(*given), dt.interpret(op, *given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y[i,j] = x[i,j] + b[j]",  # the same for all rows
+        "y[i,j] = x[2*i,j] + x[2*i+1,j] + b[j]",  # of its own
+        "y[i,j] = exp(exp(exp(exp(x[i,j] - x[i+1,j])))) / b[j]",  # more work than loads
+    ],
+)
+def test_rows_by_themselves(text: str) -> None:
+    op: Any = dt.op(f"alone(x: [H, W], b: [W]) -> y:\n {text}")
+    sizes = bind_sizes(check(op), {"x": (512, 512), "b": (512,)})
+    assert "unroll" not in default(op, {"x": dt.f32, "b": dt.f32}, sizes, WIDE).text
+
+
+def test_planes_of_neighbours() -> None:
+    """Rows of several planes come and go anew whatever is done at once."""
+    op: Any = dt.op("y[i,j,k] = x[i,j,k] + x[i+1,j,k] + x[i,j+1,k]")
+    sizes = bind_sizes(check(op), {"x": (130, 130, 260)})
+    assert "unroll" not in default(op, {"x": dt.f32}, sizes, WIDE).text
+
+
 def test_planes_slide_along_the_outermost_loop() -> None:
     op: Any = dt.op(
         "planes(x: [D, H, W]) -> y:\n h[i,j,k] = tanh(exp(x[i,j,k])) + x[i,j,k+1]\n"
