@@ -83,11 +83,24 @@ def attention(weighted: Any) -> Any:
     return f
 
 
+def chain(weighted: Any) -> Any:
+    @dt.op
+    def f(x, w, V):  # type: ignore[no-untyped-def]
+        m, o = dt.tensor("m"), dt.tensor("o")
+        m[0, i] = x[i]
+        o[0, i, d] = V[i, d]
+        m[t + 1, i], o[t + 1, i, d] = weighted(m[t, k] + w[t, k, i], o[t, k, d])
+        return m, o
+
+    return f
+
+
 SHAPES = {
     plain: ((3, 4), (4,)),
     conditions: ((3, 4, 2),),
     recurrence: ((4, 3), (3, 3)),
     attention: ((3, 2), (4, 2), (4, 5)),
+    chain: ((3,), (2, 3, 3), (3, 2)),
 }  # fmt: skip
 CASES = [
     (lambda: logsumexp().defvjp(RULE), plain),
@@ -99,6 +112,7 @@ CASES = [
     (lambda: logsumexp().defvjp(RULE), recurrence),
     (lambda: logsumexp().defvjp(HELD), recurrence),
     (lambda: weighted().defvjp(WEIGHTED), attention),
+    (lambda: weighted().defvjp(WEIGHTED), chain),
 ]
 
 
