@@ -39,6 +39,7 @@ from . import (
     emit_prefetch,
     emit_squares,
     emit_stream,
+    emit_tree,
     emit_update,
 )
 from .emit_expr import value
@@ -102,7 +103,8 @@ def statement(f: Frame, stmt: Stmt) -> None:
         case Store(buffer, index, expr):
             with f.fresh_memo():
                 at = tuple(value(f, i) for i in index)
-                emit_memory.store(f, buffer, at, emit_update.typed(f, buffer, value(f, expr)))
+                new = emit_update.typed(f, buffer, emit_tree.combined(f, expr))
+                emit_memory.store(f, buffer, at, new)
         case Update():
             guard, stmt = _of_nothing(f, stmt)
             if guard is not None:

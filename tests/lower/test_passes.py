@@ -500,16 +500,54 @@ def test_accumulate():
         """,
         """
         x[7] = 0.0:f32
-        alloc x.lanes: register f32[8] align 64:
+        alloc x.lanes: register f32[1, 8] align 64:
             for x.lanes.v in 0 .. 8 vector:
-                x.lanes[x.lanes.v] = 0.0:f32
+                x.lanes[0, x.lanes.v] = 0.0:f32
             for o in 0 .. 6:
                 for i in 0 .. 8 vector:
-                    x.lanes[i] sum= y[8 * o + i]
+                    x.lanes[0, i] sum= y[8 * o + i]
             for x.lanes.v in 0 .. 4 vector:
-                x.lanes[x.lanes.v] sum= x.lanes[x.lanes.v + 4]
+                x.lanes[0, x.lanes.v] sum= x.lanes[0, x.lanes.v + 4]
             for x.lanes.v in 0 .. 4 vector:
-                x[7] sum= x.lanes[x.lanes.v]
+                x[7] sum= x.lanes[0, x.lanes.v]
+        """,
+    )
+
+
+def test_lanes_of_several_cells_are_combined_together():
+    """Cells side by side get theirs as a vector, whatever their order was."""
+    check(
+        "accumulate",
+        """
+        for o in 0 .. 6:
+            for i in 0 .. 2 vector:
+                x[43] max= y[2 * o + i]
+            for i in 0 .. 2 vector:
+                x[42] max= y[2 * o + i + 12]
+            for i in 0 .. 2 vector:
+                x[0] max= y[2 * o + i + 24]
+        """,
+        """
+        alloc x.lanes: register f32[3, 2] align 64, x.totals: register f32[2] align 64:
+            for x.lanes.v in 0 .. 2 vector:
+                x.lanes[0, x.lanes.v] = -inf:f32
+            for x.lanes.v in 0 .. 2 vector:
+                x.lanes[1, x.lanes.v] = -inf:f32
+            for x.lanes.v in 0 .. 2 vector:
+                x.lanes[2, x.lanes.v] = -inf:f32
+            for o in 0 .. 6:
+                for i in 0 .. 2 vector:
+                    x.lanes[2, i] max= y[2 * o + i]
+                for i in 0 .. 2 vector:
+                    x.lanes[1, i] max= y[2 * o + i + 12]
+                for i in 0 .. 2 vector:
+                    x.lanes[0, i] max= y[2 * o + i + 24]
+            for x.lanes.v in 0 .. 2 vector:
+                x[0] max= x.lanes[0, x.lanes.v]
+            for x.totals.v in 0 .. 2 vector:
+                x.totals[x.totals.v] = max(x.lanes[x.totals.v + 1, 0], x.lanes[x.totals.v + 1, 1])
+            for x.totals.v in 0 .. 2 vector:
+                x[x.totals.v + 42] max= x.totals[x.totals.v]
         """,
     )
 
