@@ -134,6 +134,10 @@ def _choose(
         return Choice(outer=shared_loop(group, None, 1, machine), solved=group.solved)
     if join is None and not group.holes and not group.scatters and group.shares:
         found = contraction(group, lanes, machine)
+        around = group.outs[:held]
+        if found is not None and {found.vector, *(i for i, _ in found.tile)} & set(around):
+            # The tile would take a loop in which others are computed inside of the rest.
+            found = contraction(group, lanes, machine, around)
         if found is not None:
             return found
     merge = _merge(group, group.reds, lanes)

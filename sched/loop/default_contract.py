@@ -8,7 +8,8 @@ operand whose walk jumps through memory is copied into panels in the order in wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from ...algo.tensor_expr.expr import Access
 from .access import Group
@@ -35,13 +36,19 @@ Blocks = tuple[tuple[str, int], ...]
 """Indices, and how many iterations of them a block has."""
 
 
-def contraction(group: Group, lanes: int, machine: Machine) -> Choice | None:
-    """What the model chooses for a reduction, or None where nothing is to be gained by lanes."""
+def contraction(
+    group: Group, lanes: int, machine: Machine, around: Collection[str] = ()
+) -> Choice | None:
+    """What the model chooses for a reduction, or None where nothing is to be gained by lanes.
+
+    Loops `around` stay outermost.
+    """
     plain = not group.main.carries
-    tile = Tiles(group, lanes, machine, panels=plain).best()
+    tile = Tiles(group, lanes, machine, panels=plain and not around, around=around).best()
     if tile is None or _passes(group, tile, lanes, machine):
         return None
-    return _Blocking(group, tile, lanes, machine).choice(plain)
+    found = _Blocking(group, tile, lanes, machine).choice(plain and not around)
+    return replace(found, blocks=()) if around else found
 
 
 def _passes(group: Group, tile: Tile, lanes: int, machine: Machine) -> bool:

@@ -9,7 +9,7 @@ with any index in any place, and extents are small or do not divide as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -70,18 +70,27 @@ class Tile:
 class Tiles:
     """The tiles of one nest on a machine, `lanes` elements to a register.
 
-    `panels`: operands may be copied.
+    `panels`: operands may be copied. Loops `around` have no tiles.
     """
 
-    def __init__(self, group: Group, lanes: int, machine: Machine, *, panels: bool) -> None:
+    def __init__(
+        self,
+        group: Group,
+        lanes: int,
+        machine: Machine,
+        *,
+        panels: bool,
+        around: Collection[str] = (),
+    ) -> None:
         self.group, self.lanes, self.machine, self.panels = group, lanes, machine, panels
         self.extents = group.extents
         self.outs = [i for i in group.outs if self.extents[i] > 1]
         self.reds = [i for i in group.reds if self.extents[i] > 1]
+        self.tiled = [i for i in self.outs if i not in around]
 
     def best(self) -> Tile | None:
         """The tile that takes least, wider and higher ones where that is nearly the same."""
-        vectors = [*reversed(self.outs), *(i for i in self.reds if self._contiguous(i))]
+        vectors = [*reversed(self.tiled), *(i for i in self.reds if self._contiguous(i))]
         found = [tile for vector in vectors for tile in self._along(vector)]
         return min(found, key=lambda tile: tile.cycles, default=None)
 
@@ -98,7 +107,7 @@ class Tiles:
         """Blocks of one other index, whose accumulators fit the registers, or of two where one is
         too short to fill them."""
         room = (self.machine.registers - 1 - vectors) // vectors
-        useful = [i for i in reversed(self.outs) if i != vector and self._shares(i)]
+        useful = [i for i in reversed(self.tiled) if i != vector and self._shares(i)]
         yield {}
         for index in useful:
             extent = self.extents[index]

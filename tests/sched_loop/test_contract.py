@@ -136,3 +136,19 @@ def test_conditions_that_leave_holes_are_no_tiles(hole: str) -> None:
     kept = eval(hole, {"i": i, "j": j, "k": k})
     expected = np.einsum("ik,kj,kij->ij", a, b, np.broadcast_to(kept, (300,) * 3), optimize=True)
     np.testing.assert_array_equal(dt.op(text)(a, b), expected)
+
+
+@pytest.mark.parametrize("rows", [15, 16, 17])
+def test_no_tile_takes_the_loop_in_which_others_are_computed(rows: int) -> None:
+    """It would be inside of the rest, and they would be computed anew in each iteration of that."""
+    text = """
+    p[m,i,j,z] = sum(X[m,i,j,k] * V[z,k])
+    q[m,i,y,z] = sum(p[m,i,j,z] * W[y,j])
+    Y[m,x,y,z] = sum(q[m,i,y,z] * U[x,i])
+    """
+    one = Machine(vector_bytes=64, registers=32, l1=32 << 10, l2=1 << 20, l3=32 << 20)
+    sizes = {"M": 256, "I": rows, "J": 16, "K": 16, "Z": 16, "W_0": 16, "U_0": 16}
+    choices = chosen(text, one, **sizes)
+    assert choices["p"].join == choices["q"].join == ("Y", "m")
+    assert choices["Y"].vector == "z"
+    assert [index for index, _ in choices["Y"].tile] == ["y"]
