@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from ...algo.dtypes import bool_
 from ...algo.tensor_expr.affine import Interval, bounds, linear
 from ...algo.tensor_expr.build import const
-from ...algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, accesses
+from ...algo.tensor_expr.expr import Access, Call, Cast, Const, Expr, Index, accesses, indices_of
 from ...algo.tensor_expr.reducers import REDUCERS
 from ...sched.loop.machine import Machine
 from ..ir import Buffer, For, Function, If, Stmt, Store, Update, allocate, block, rebuild, with_
@@ -34,7 +34,7 @@ _FIRST = (const(0),)
 
 
 def first(function: Function, machine: Machine) -> Function:
-    """The function whose searches end; expects strips of vector loops, with partial results."""
+    """The function whose searches end; expects strips of vector loops."""
     if machine.grid:
         return function  # threads wait for the last of them
     return Function(function.name, function.params, _stmt(function.body, {}))
@@ -53,7 +53,9 @@ def _stmt(stmt: Stmt, known: Known) -> Stmt:
 def _sought(strips: For, lanes: For, update: Update, known: Known) -> Expr | None:
     """The condition of a search through strips, if that is what they are."""
     match update:
-        case Update(name, _, "min", Call("where", (cond, place, Const() as none)), False):
+        case Update(name, at, "min", Call("where", (cond, place, Const() as none)), False):
+            if {strips.var, lanes.var} & {i for index in at for i in indices_of(index)}:
+                return None  # it is a search for each of several cells
             identity = REDUCERS["min"].identity(none.dtype) if none.dtype else None
             reads = list(accesses(cond))
             # Indices that are data are looked at in every instance, to report those out of range.

@@ -214,3 +214,17 @@ def test_a_search_by_hand() -> None:
     assert none in want and min(want) < 300 < sorted(want)[25]
     np.testing.assert_array_equal(op(a, v), want)
     assert " until " in compile_op(op, [(dt.f32, a.shape), (dt.f32, v.shape)]).loop_ir
+
+
+@pytest.mark.parametrize("n", [1, 7, 16, 31, 64, 127, 256, 300])
+@pytest.mark.parametrize("search", ["argmax({})", "argmin({})", "min({k}, where={} > 5)"])
+def test_a_search_along_any_index_by_default(search: str, n: int) -> None:
+    x = (np.arange(40 * n) * 5 % 7).astype(np.float32)
+    for shape, cell, k in (((40, n), "y[j]", "i"), ((n, 40), "y[i]", "j")):
+        found = search.format("x[i,j]", k=k)
+        op = dt.op(f"{cell} = {found}")
+        np.testing.assert_array_equal(op(x.reshape(shape)), dt.interpret(op, x.reshape(shape)))
+    cube = x.reshape(5, 8, n)
+    for cell, k in (("y[i,j]", "k"), ("y[i,k]", "j"), ("y[j,k]", "i")):
+        op = dt.op(f"{cell} = {search.format('x[i,j,k]', k=k)}")
+        np.testing.assert_array_equal(op(cube), dt.interpret(op, cube))

@@ -449,7 +449,7 @@ def test_first():
         """
         for s in 0 .. 9:
             for k in 0 .. 8 vector:
-                m[k] min= where(x[8 * s + k] == y[0], i32(8 * s + k), 2147483647:i32)
+                m[0] min= where(x[8 * s + k] == y[0], i32(8 * s + k), 2147483647:i32)
         """,
         """
         alloc s.found: register bool[1] align 64:
@@ -459,13 +459,13 @@ def test_first():
                     s.found[0] any= x[8 * s + k] == y[0]
                 if s.found[0]:
                     for k in 0 .. 8 vector:
-                        m[k] min= where(x[8 * s + k] == y[0], i32(8 * s + k), 2147483647:i32)
+                        m[0] min= where(x[8 * s + k] == y[0], i32(8 * s + k), 2147483647:i32)
         """,
         params="x: param f32[72], y: param f32[9], m: param i32[8]",
     )
 
 
-SEARCH = "for s in 0 .. 9:\n    for k in 0 .. 8 vector:\n        m[k] min= where({}, {}, {}:i32)"
+SEARCH = "for s in 0 .. 9:\n    for k in 0 .. 8 vector:\n        m[0] min= where({}, {}, {}:i32)"
 NONE = 2**31 - 1
 
 
@@ -481,11 +481,14 @@ NONE = 2**31 - 1
         SEARCH.format("x[i64(n[8*s + k])] == y[0]", "i32(8*s + k)", NONE),  # is looked at
         SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k)", NONE).replace("9", "7"),  # short
         SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k)", NONE).replace("min=", "sum="),
+        SEARCH.format("x[8*s + k] == y[0]", "i32(s)", NONE).replace("m[0]", "m[k]"),  # of each k
+        SEARCH.format("x[8*s + k] == y[0]", "i32(8*s + k)", NONE).replace("m[0]", "m[k]"),
+        SEARCH.format("x[8*s + k] == y[0]", "i32(k)", NONE).replace("m[0]", "m[s]"),  # of each s
     ],
 )
 def test_what_is_no_search(body):
     check(
-        "first", body, body, "x: param f32[72], y: param f32[9], m: param i32[8], n: param i32[72]"
+        "first", body, body, "x: param f32[72], y: param f32[9], m: param i32[9], n: param i32[72]"
     )
 
 
