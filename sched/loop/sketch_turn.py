@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...algo.tensor_expr.expr import Index
+from ...algo.tensor_expr.affine import linear
+from ...algo.tensor_expr.expr import Access, Index, accesses, walk
 from .access import Group
 from .draft import Draft
 from .marks import Unroll, Vectorize
@@ -44,16 +45,15 @@ class Turned:
         group, prefix, draft = self.group, self.prefix, self.draft
         others = [i for i in (*group.free, *group.outs) if i not in (self.vector, self.turned)]
         order = [*others, *(f"{i}{part}" for part, i in self._tile())]
-        read = [a for a in group.reads if a.tensor != group.main.tensor]
-        across = [a.tensor for a in read if self._across(group.stride(a, self.vector))]
         stored = self._across(group.store_stride(self.vector))
-        tiles = len(dict.fromkeys(across)) + stored
+        across = self._rows_apart(self.registers - stored * self.lanes // 2)
+        tiles = len(across) + stored
         rows = self.lanes if tiles * self.lanes <= self.registers // 2 else self.lanes // 2
         tile = [Split(prefix + self.vector, rows), Split(prefix + self.turned, self.lanes)]
         if not draft.attempt(*tile, Reorder(tuple(prefix + i for i in order))):
             return False
         at = f"{prefix}{self.turned}o"
-        for tensor in dict.fromkeys(across):
+        for tensor in across:
             self._copied(Stage(tensor, at, "register"))
         if stored:
             self._copied(Stage(group.main.tensor, at, "register", self._layout()))
@@ -67,6 +67,43 @@ class Turned:
 
     def _tile(self) -> list[tuple[str, str]]:
         return [("o", self.vector), ("o", self.turned), ("i", self.turned), ("i", self.vector)]
+
+    def _rows_apart(self, room: int) -> list[str]:
+        """What is read across the lanes, and takes few of so many registers: a tile or little more.
+
+        What is read at places that are data, or far apart, is not copied.
+        """
+        found = []
+        for tensor in dict.fromkeys(a.tensor for a in self.group.reads):
+            reads = [a for a in self.group.reads if a.tensor == tensor]
+            across = any(self._across(self.group.stride(a, self.vector)) for a in reads)
+            if not across or tensor == self.group.main.tensor:
+                continue
+            cells = self._cells(reads)
+            taken = None if cells is None else -(-cells // self.lanes)
+            if taken is not None and taken <= min(room, 2 * self.lanes):
+                found.append(tensor)
+                room -= taken
+        return found
+
+    def _cells(self, reads: list[Access]) -> int | None:
+        """The cells around all that a tile reads of a tensor, if it has half the rows."""
+        spans = {Index(self.vector): self.lanes // 2, Index(self.turned): self.lanes}
+        total = 1
+        for indices in zip(*(read.indices for read in reads), strict=True):
+            forms = [linear(index) for index in indices]
+            if any(form is None or any(map(accesses, form.terms)) for form in forms):
+                return None
+            moves = {frozenset(form.terms.items()) for form in forms if form is not None}
+            if len(moves) > 1:
+                return None
+            steps = dict(next(iter(moves)))
+            starts = [form.const for form in forms if form is not None]
+            inside = sum(abs(steps.pop(i, 0)) * (span - 1) for i, span in spans.items())
+            if any(spans.keys() & set(walk(atom)) for atom in steps):
+                return None
+            total *= max(starts) - min(starts) + inside + 1
+        return total
 
     def _across(self, stride: int | None) -> bool:
         return stride not in (0, 1)

@@ -72,3 +72,28 @@ def test_recurrence_along_rows_in_lanes_across_them(shape: tuple[int, int]) -> N
     lanes = min(8, machine().lanes(4))
     if shape == (16, 64):  # full tiles have a version of their own, in registers
         assert f"shufflevector <{lanes} x float>" in schedule.source("llvm")
+
+
+X = "x: [64,64]"
+FAR = {
+    "places that are data": f"f({X}, w: [5000], at: [64]) -> y:\n y[i,j] = x[j,i] * w[at[j]]",
+    "rows far apart": f"f({X}, w: [6400,64]) -> y:\n y[i,j] = x[j,i] * w[100*j,i]",
+    "a step in both": f"f({X}, w: [128,192]) -> y:\n y[i,j] = x[j,i] + w[2*j,3*i] + w[j,i] where i in 0:64, j in 0:64",
+    "from both ends": f"f({X}) -> y:\n y[i,j] = x[j,i] + x[63-j,63-i] where i in 0:64, j in 0:64",
+    "a sum of indices": f"f({X}, w: [128,64,64]) -> y:\n y[i,j] = x[j,i] + w[i+j,j,i]",
+    "rests": f"f({X}, w: [64,64]) -> y:\n y[i,j] = x[j,i] + w[j,i%7] + w[j,i//2]",
+    "neighbours": f"f({X}) -> y:\n y[i,j] = x[j,i] + x[j+1,i] where i in 0:64, j in 0:63",
+    "many": f"f({X}, " + ", ".join(f"w{n}: [64,64]" for n in range(12)) + ") -> y:\n"
+    " y[i,j] = x[j,i]" + "".join(f" + w{n}[j,i]" for n in range(12)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_by_default_only_what_fits_is_copied(name: str) -> None:
+    op = dt.op(FAR[name])
+    rng = np.random.default_rng(0)
+    given = [
+        rng.integers(0, 5000, p.type.dims) if p.name == "at" else rng.random(p.type.dims)
+        for p in op.params
+    ]
+    np.testing.assert_allclose(op(*given), dt.interpret(op, *given), rtol=1e-12)
