@@ -74,12 +74,12 @@ def test_recurrence_along_rows_in_lanes_across_them(shape: tuple[int, int]) -> N
         assert f"shufflevector <{lanes} x float>" in schedule.source("llvm")
 
 
-X = "x: [64,64]"
+X, HERE = "x: [64,64]", "where i in 0:64, j in 0:64"
 FAR = {
     "places that are data": f"f({X}, w: [5000], at: [64]) -> y:\n y[i,j] = x[j,i] * w[at[j]]",
     "rows far apart": f"f({X}, w: [6400,64]) -> y:\n y[i,j] = x[j,i] * w[100*j,i]",
-    "a step in both": f"f({X}, w: [128,192]) -> y:\n y[i,j] = x[j,i] + w[2*j,3*i] + w[j,i] where i in 0:64, j in 0:64",
-    "from both ends": f"f({X}) -> y:\n y[i,j] = x[j,i] + x[63-j,63-i] where i in 0:64, j in 0:64",
+    "a step in both": f"f({X}, w: [128,192]) -> y:\n y[i,j] = x[j,i] + w[2*j,3*i] + w[j,i] {HERE}",
+    "from both ends": f"f({X}) -> y:\n y[i,j] = x[j,i] + x[63-j,63-i] {HERE}",
     "a sum of indices": f"f({X}, w: [128,64,64]) -> y:\n y[i,j] = x[j,i] + w[i+j,j,i]",
     "rests": f"f({X}, w: [64,64]) -> y:\n y[i,j] = x[j,i] + w[j,i%7] + w[j,i//2]",
     "neighbours": f"f({X}) -> y:\n y[i,j] = x[j,i] + x[j+1,i] where i in 0:64, j in 0:63",
