@@ -129,8 +129,7 @@ class _Checker:
         if not cyclic:
             return [Step(n) for n in unit]
         mine = {n: self.equations[n] for n in unit}
-        here = {n: self.uses[n] for n in unit}
-        found, steps = arranged(mine, here, self.ranges, together, self.fail)
+        found, steps = arranged(mine, self.ranges, together, self.fail)
         for n, eq in found.items():
             self.equations[n] = eq
         return steps

@@ -48,13 +48,20 @@ class Common:
         """
         if not self.step.carries or not self._reads_inside(exprs):
             return list(free)
-        names = [r.index for r in self.ranges]
+        values: Sequence[Expr] = self.step.loops or [Index(r.index) for r in self.ranges]
         depth = len(self.step.carries)
-        if any(len(indices_of(value)) > 1 for value in self.step.loops):
-            depth = len(names)  # where a loop is skewed, all indices together have its values
-        elif self.alone_below <= len(free) < depth and list(free) == names[: len(free)] != []:
-            return list(free)
-        return closure([*(i for i in names[:depth] if i in scope), *free], scope)
+        skewed = any(len(indices_of(value)) > 1 for value in values)
+        if skewed:
+            depth = len(values)  # all indices together have its values
+        names = list(dict.fromkeys(i for value in values[:depth] for i in indices_of(value)))
+        mine = list(free)
+        if (
+            not skewed
+            and self.alone_below <= len(mine) < depth
+            and mine == names[: len(mine)] != []
+        ):
+            return mine
+        return closure([*(i for i in names if i in scope), *free], scope)
 
     def own(self, tensor: str) -> None:
         """Notes an accumulator of the equation itself."""

@@ -200,7 +200,8 @@ class _Run(Evaluator):
         positions = self._positions(eq, box) if all(box.shape) else None
         if positions is None:
             return
-        at, values = _active(positions, value, box)
+        places, values = _active(positions, value, box)
+        at: tuple[Any, ...] = (*places, ...)  # one of no dimensions takes a value of an axis too
         target[at] = values
         self.unwritten[eq.tensor][at] = False
 

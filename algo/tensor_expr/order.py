@@ -20,13 +20,13 @@ from .affine import is_affine, to_isl
 from .components import components
 from .coverage import writes
 from .domains import relation, within
-from .expr import Access, Call, Expr, Index, Range, indices_of, sizes_of
+from .expr import Call, Expr, Index, Range, indices_of, sizes_of
 from .op import Equation, Step
 from .order_joint import Needs, in_common, joint_needs, of_members, whole
 from .order_refused import names_of, no_order
 from .printer import print_expr
 from .skew import completed, skewed
-from .uses import Use
+from .uses import Read, reads_of
 
 Fail = Callable[[int, str], Exception]
 QUOTA = 5 * isl.QUOTA
@@ -35,7 +35,6 @@ _MOST = 5  # indices of which all combinations are tried upwards and downwards
 
 def arranged(
     equations: Mapping[int, Equation],
-    uses: Mapping[int, Sequence[Use]],
     ranges: Mapping[int, Mapping[str, Range]],
     together: Sequence[Sequence[int]],
     fail: Fail,
@@ -48,10 +47,7 @@ def arranged(
     """
     numbers = sorted(equations)
     places = {n: place for place, n in enumerate(numbers)}
-    parts = (
-        _Part(places[n], eq, tuple(uses[n]), tuple(ranges[n].values()))
-        for n, eq in equations.items()
-    )
+    parts = (_Part(places[n], eq, tuple(ranges[n].values())) for n, eq in equations.items())
     groups = (tuple(places[n] for n in group) for group in together)
     try:
         found = _arranged(tuple(parts), tuple(groups))
@@ -67,7 +63,6 @@ class _Part(NamedTuple):
 
     place: int
     equation: Equation
-    uses: tuple[Use, ...]
     ranges: tuple[Range, ...]
 
 
@@ -80,14 +75,13 @@ def _arranged(
     parts: tuple[_Part, ...], together: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[Equation, Step], ...]:
     equations = {part.place: part.equation for part in parts}
-    uses = {part.place: part.uses for part in parts}
     ranges = {part.place: {r.index: r for r in part.ranges} for part in parts}
     wholes = {group[0]: whole([equations[n] for n in group]) for group in together}
     members = {group[0]: group for group in together}
     equations = {n: in_common(equations[n], wholes[m]) for m in members for n in members[m]}
     try:
         with isl.quota(QUOTA):
-            needs = joint_needs(_needs(equations, uses, ranges), equations, members)
+            needs = joint_needs(_needs(equations, ranges), equations, members)
             steps = _ordered(wholes, needs)
             if steps is None:
                 raise Refused(*no_order(wholes, needs))
@@ -103,33 +97,23 @@ def _arranged(
 
 
 def _needs(
-    equations: Mapping[int, Equation],
-    uses: Mapping[int, Sequence[Use]],
-    ranges: Mapping[int, Mapping[str, Range]],
+    equations: Mapping[int, Equation], ranges: Mapping[int, Mapping[str, Range]]
 ) -> dict[tuple[int, int], isl.raw.Map]:
     written = {n: writes(eq) for n, eq in equations.items()}
     defined = {eq.tensor for eq in equations.values()}
     found: dict[tuple[int, int], isl.raw.Map] = {}
     for n, eq in equations.items():
-        reads = dict.fromkeys(
-            (u.access, u.scope, u.guards) for u in uses[n] if u.tensor in defined and not u.write
-        )
-        for read in reads:
+        for read in (r for r in reads_of(eq) if r.access.tensor in defined):
             elements = _read(n, eq, read, ranges[n])
             for m, other in equations.items():
-                if other.tensor == read[0].tensor:
+                if other.tensor == read.access.tensor:
                     need = elements.apply_range(written[m].reverse())
                     if not need.is_empty():
                         found[n, m] = found[n, m].union(need) if (n, m) in found else need
     return {pair: need.coalesce() for pair, need in found.items()}
 
 
-def _read(
-    n: int,
-    eq: Equation,
-    read: tuple[Access, tuple[str, ...], tuple[Expr, ...]],
-    ranges: Mapping[str, Range],
-) -> isl.raw.Map:
+def _read(n: int, eq: Equation, read: Read, ranges: Mapping[str, Range]) -> isl.raw.Map:
     """From the instances of an equation to the elements that one access reads."""
     access, scope, guards = read
     if not all(map(is_affine, access.indices)):
@@ -268,9 +252,9 @@ def _in_order(eq: Equation, step: Step) -> tuple[Equation, Step]:
     if any(len(indices) != 1 for indices in mine):
         return eq, step
     by_name = {r.index: r for r in eq.ranges}
-    ranges = tuple(by_name.pop(index) for (index,) in mine)
+    ranges = tuple(by_name.pop(index) for index in dict.fromkeys(index for (index,) in mine))
     ranges += tuple(by_name.values())
     eq = Equation(eq.tensor, eq.lhs, eq.rhs, ranges, eq.where, eq.reducer)
-    if all(isinstance(value, Index) for value in step.loops):
+    if len(mine) == len(ranges) and all(isinstance(value, Index) for value in step.loops):
         step = replace(step, loops=())
     return eq, step

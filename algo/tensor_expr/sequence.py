@@ -17,8 +17,8 @@ class Pending:
     """The instances of an equation that are left to run inside some values of outer loops, or of
     all equations of a `joint` reduction, of which `equation` has the indices in common.
 
-    Those are indices in `limits`, or where a loop is skewed the `points` with that value: the
-    indices of each, along one axis.
+    Those are indices in `limits`, or where a loop is skewed the `points` with that value, `count`
+    of them: the indices of each, along one axis. (The one instance without indices is a point.)
     """
 
     run: Evaluator
@@ -27,6 +27,7 @@ class Pending:
     joint: bool = False
     limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     points: Mapping[str, Array] | None = None
+    count: int = 0
 
     @property
     def joined(self) -> int:
@@ -38,8 +39,7 @@ class Pending:
         if self.points is None:
             yield self.run.extend(Box({}, ()), self.equation.ranges, self.limits)
         else:
-            count = len(next(iter(self.points.values())))
-            yield Box(dict(self.points), (count,))
+            yield Box(dict(self.points), (self.count,))
 
     def over(self, ranges: Sequence[Range]) -> tuple[Box, list[str]]:
         """All instances of an equation with these ranges, which are those here and further ones,
@@ -64,23 +64,24 @@ class Pending:
         loop = self._loop(level)
         if self.points is None:
             match loop:
-                case Index(name):
+                case Index(name) if name not in self.limits:
                     return replace(self, limits={**self.limits, name: (value, value + 1)})
-                case Call("neg", (Index(name),)):
+                case Call("neg", (Index(name),)) if name not in self.limits:
                     return replace(self, limits={**self.limits, name: (-value, 1 - value)})
-        points = self._points() if self.points is None else self.points
-        count = len(next(iter(points.values())))
-        values = np.broadcast_to(
-            self.run.evaluate(loop, Box(dict(points), (count,))).array, (count,)
-        )
-        return replace(self, points={i: grid[values == value] for i, grid in points.items()})
+        item = self._pointwise() if self.points is None else self
+        (box,) = item.boxes()
+        values = np.broadcast_to(self.run.evaluate(loop, box).array, box.shape)
+        here = values == value
+        points = {i: grid[here] for i, grid in box.grid.items()}
+        return replace(item, points=points, count=int(here.sum()))
 
     def _loop(self, level: int) -> Expr:
         loops = self.step.loops
         return loops[level] if loops else Index(self.equation.ranges[level].index)
 
-    def _points(self) -> Mapping[str, Array]:
-        """Every instance by itself."""
+    def _pointwise(self) -> Pending:
+        """The same with every instance by itself."""
         (box,) = self.boxes()
         exists = np.broadcast_to(True if box.mask is None else box.mask, box.shape)
-        return {i: np.broadcast_to(grid, box.shape)[exists] for i, grid in box.grid.items()}
+        points = {i: np.broadcast_to(grid, box.shape)[exists] for i, grid in box.grid.items()}
+        return replace(self, points=points, count=int(exists.sum()))

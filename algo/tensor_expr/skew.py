@@ -90,9 +90,9 @@ def completed(rows: Sequence[Expr], ranges: Sequence[Range]) -> tuple[Expr, ...]
     if all(len(indices_of(row)) == 1 for row in rows):
         rest = _settled([i for row in rows for i in indices_of(row)], ranges)
     for r in rest:
-        if _independent([*out, Index(r.index)]):
+        if _rank([*out, Index(r.index)]) > _rank(out):
             out.append(Index(r.index))
-    if sum(bool(indices_of(row)) for row in out) < len(ranges):
+    if _rank(out) < len(ranges):
         raise InternalError(f"the loops {out!r} do not tell all instances apart")
     return tuple(out)
 
@@ -108,8 +108,8 @@ def _settled(used: Iterable[str], ranges: Sequence[Range]) -> list[Range]:
     return out
 
 
-def _independent(rows: Sequence[Expr]) -> bool:
-    """Does no row follow from the others? (Known of sums; a row with quotients counts as one.)
+def _rank(rows: Sequence[Expr]) -> int:
+    """How many rows follow from no others. (Known of sums; each one with quotients counts.)
 
     A row without indices, the one iteration in which a border is computed, takes no part.
     """
@@ -132,7 +132,7 @@ def _independent(rows: Sequence[Expr]) -> bool:
             for row in left
             if row is not pivot
         ]
-    return rank == len(rows)
+    return rank + forms.count(None)
 
 
 def loop_names(ranges: Sequence[Range], loops: Sequence[Expr]) -> list[str]:

@@ -364,21 +364,21 @@ class _Maker:
         reducer: str | None = None,
         turn: Turn | None = None,
     ) -> None:
-        joined = 0
+        joined, rows = 0, self.common.loops(ranges)
+        values = rows or tuple(Index(r.index) for r in ranges)
         before = self.stages[-1] if self.stages else None
         stem, _, part = name.rpartition(".")
         if turn is not None:
             last = None if before is None else before.turn
             if before is not None and last is not None and last.fold == turn.fold:
-                joined = _common(before.ranges, ranges)
+                joined = _common(before, ranges, values)
         elif part in ("update", "final") and before is not None and before.name.startswith(stem):
-            joined = _common(before.ranges, ranges)
+            joined = _common(before, ranges, values)
             if before.joined:
                 joined = min(joined, before.joined)
         self.stages.append(
             Stage(
-                name, tensor, ranges, where, lhs, value, reducer, self.loc, joined,
-                self.common.loops(ranges), turn,
+                name, tensor, ranges, where, lhs, value, reducer, self.loc, joined, rows, turn,
             )
         )  # fmt: skip
 
@@ -388,11 +388,12 @@ def _replaced(expr: Expr, reduction: Reduce, by: Expr) -> Expr:
     return substitute(expr, {reduction: by})
 
 
-def _common(one: Sequence[Range], other: Sequence[Range]) -> int:
-    """How many outermost ranges are the same."""
+def _common(before: Stage, ranges: Sequence[Range], values: Sequence[Expr]) -> int:
+    """How many outermost loops are the same: of one value, over the same ranges."""
+    own, other = ({r.index: r for r in each} for each in (before.ranges, ranges))
     count = 0
-    for a, b in zip(one, other, strict=False):
-        if a is not b:
+    for a, b in zip(before.values, values, strict=False):
+        if a is not b or any(own[i] is not other[i] for i in indices_of(a)):
             break
         count += 1
     return count

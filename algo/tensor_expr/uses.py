@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from .affine import is_affine
 from .binding import map_reductions
@@ -52,6 +53,15 @@ class Use:
         return self.access.tensor
 
 
+class Read(NamedTuple):
+    """One access that is read, with the reduction indices and the guards it stands under: see
+    `Use`. A tensor without dimensions is read too, though nothing indexes it."""
+
+    access: Access
+    scope: tuple[str, ...]
+    guards: tuple[Expr, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where an expression stands. `branches` are the guards that come from where(c, a, b)."""
@@ -73,8 +83,27 @@ def uses(eq: Equation) -> tuple[Use, ...]:
 
     Dimensions whose index depends on data are left out: only a check at run time can tell.
     """
+    written = (Access(eq.tensor, eq.lhs), _Place((), _assume(eq.where, True)))
+    every = [
+        Use(access, dim, place.scope, place.guards, _is_guarded(index, place), write)
+        for write, found in ((True, [written]), (False, _placed(eq)))
+        for access, place in found
+        for dim, index in enumerate(access.indices)
+        if not depends_on_data(index)
+    ]
+    return tuple(_without_total(eq, every) if any(u.access.boundary for u in every) else every)
+
+
+def reads_of(eq: Equation) -> tuple[Read, ...]:
+    """Every read of an equation in reading order, those of tensors without dimensions too."""
+    return tuple(dict.fromkeys(Read(a, place.scope, place.guards) for a, place in _placed(eq)))
+
+
+@lru_cache(maxsize=1 << 12)
+def _placed(eq: Equation) -> tuple[tuple[Access, _Place], ...]:
+    """Every read of an equation with where it stands, in reading order."""
     held = _Place((), _assume(eq.where, True))
-    found: dict[tuple[Access, _Place, bool], None] = {(Access(eq.tensor, eq.lhs), held, True): None}
+    found: dict[tuple[Access, _Place], None] = {}
     seen: set[tuple[Expr, _Place]] = set()
     stack: list[tuple[Expr, _Place]] = [(eq.rhs, held)]
     stack += [] if eq.where is None else [(eq.where, held)]
@@ -88,7 +117,7 @@ def uses(eq: Equation) -> tuple[Use, ...]:
         expr, place = item
         match expr:
             case Access():
-                found.setdefault((expr, place, False))
+                found.setdefault((expr, place))
                 stack += [(e, place) for e in reversed(expr.indices)]
             case Reduce(_, indices, body, ranges, where, _):
                 stack.append((body, place.inside(indices, where)))
@@ -101,13 +130,7 @@ def uses(eq: Equation) -> tuple[Use, ...]:
                 stack.append((cond, place))
             case _:
                 stack += [(e, place) for e in reversed(children(expr))]
-    every = [
-        Use(access, dim, place.scope, place.guards, _is_guarded(index, place), write)
-        for access, place, write in found
-        for dim, index in enumerate(access.indices)
-        if not depends_on_data(index)
-    ]
-    return tuple(_without_total(eq, every) if any(u.access.boundary for u in every) else every)
+    return tuple(found)
 
 
 def _without_total(eq: Equation, every: list[Use]) -> list[Use]:

@@ -178,6 +178,21 @@ def test_a_gradient_with_steps_is_differentiated_like_any_other(name: str) -> No
     dt.check_grads(back, [values[p.name] for p in back.params], interpreted=True, elements=9)
 
 
+@pytest.mark.parametrize(("length", "every"), [(3, 3), (5, 3), (4, 3)])
+def test_a_sum_over_all_steps_stands_in_the_cycle_of_a_tangent(length: int, every: int) -> None:
+    """Where the last segment is not of one step, what it starts from has no dimensions there."""
+    text = """f(x: [T], u: []) -> y:
+ c[t] = tanh(x[t] + u[] * h.zero[t-1]) * c.fill(0.9)[t-1]
+ h[t] = sin(c[t]) * x[t]
+ y[] = sum(h[t]**2)"""
+    op, rng = parse(text), np.random.default_rng(3)
+    values = {"x": rng.standard_normal(length), "u": rng.standard_normal(())}
+    keep = {"h": every, "c": every}
+    back = op.gradient(("x", "u"), keep=keep)
+    values |= run(op.keeping(keep), values) | {"dy": np.float64(0.7)}
+    dt.check_grads(back, [values[p.name] for p in back.params], interpreted=True)
+
+
 def lines(op: Op) -> list[str]:
     return [line.strip() for line in op.text.splitlines()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import diptych as dt
 import numpy as np
 import pytest
 from diptych.algo.dtypes import f32, f64, i32, i64
@@ -285,3 +286,68 @@ def test_a_read_of_a_later_tensor_is_no_cycle():
     assert str(caught.value).startswith(
         "<text>:2: z is read here but defined by no equation above and is no input"
     )
+
+
+CLOSED = """f(x: [N]) -> a, b:
+    a[0] = x[0]
+    a[i] = a[i-1] + b[i-1] where i in 1:N
+    {}
+    s[] = a[N-1]
+"""
+CLOSINGS = [
+    "b[y] = x[y] * a[y] + where(y == N - 1, s[] * x[y], 0) where y in 0:N",
+    "b[y] = x[y] * a[y] + sum(where((k == y) & (k == N - 1), s[] * x[k], 0)) where k in 0:N",
+    "b[y] = x[y] * a[y] + sum(s[] * x[k], where=(k == y) & (k == N - 1)) where k in 0:N",
+    "b[y] = x[y] * a[y] where y in 0:N-1\n    b[N-1] = x[N-1] * a[N-1] + s[] * x[N-1]",
+]
+
+
+@pytest.mark.parametrize("closing", CLOSINGS)
+def test_a_tensor_without_dimensions_in_a_cycle(closing):
+    op = parse(CLOSED.format(closing))
+    order = [op.equations[step.equation] for step in check(op).steps]
+    at = [n for n, eq in enumerate(order) if eq.tensor == "s"]
+    assert at[0] < max(n for n, eq in enumerate(order) if eq.tensor == "b")
+    a, b = interpret(op, np.arange(1.0, 5))
+    np.testing.assert_array_equal(a, [1, 2, 6, 24])
+    np.testing.assert_array_equal(b, [1, 4, 18, 192])
+
+
+def test_a_tensor_without_dimensions_that_needs_itself():
+    text = "f(x: [N]) -> s:\n s[] = a[N-1]\n a[0] = x[0]\n a[i] = a[i-1] + s[] where i in 1:N"
+    with pytest.raises(OpError) as info:
+        check(parse(text))
+    assert str(info.value) == (
+        "s[] needs a[1], which needs s[] at N=2, so no order computes them\n"
+        "    in s[] = a[N-1] (<text>:2)"
+    )
+
+
+def test_loops_that_run_over_one_index_twice():
+    """A skewed loop over an index, and inside it one for its equation and those without indices."""
+    i, j = parse("f(x: [N, M]) -> y:\n y[i,j] = x[i,j]").equations[0].lhs
+    ranges = check(parse(SKEWED)).equations[0].ranges
+    back = parse("f(x: [N]) -> y:\n y[i] = x[N-i]").equations[0].rhs.indices[0]
+    assert completed([back, i], ranges) == (back, i, j)
+    assert completed([back, i], ranges[:1]) == (back, i)
+
+
+TWICE = """f(x: [N]) -> m:
+    s[] = c[0] + c[N-1]
+    m[j,t] = x[j] where j in 0:N-1, t in 0:N
+    m[N-1,t] = x[t] + m.zero[t+1,N-1] + sum(s[] * x[k], where=k < t) where t in 0:N, k in 0:N
+    c[0] = m[0,0] + sum(m[0,k], where=k > 0)
+    c[i] = x[i] + c[0] where i in 1:N
+"""
+
+
+def test_what_an_equation_sums_is_computed_inside_both_loops_of_one_index():
+    assert steps(TWICE)[1:3] == [
+        ("m", 0, (True, True), ["N - t", "t"]),
+        ("c", 2, (True, True), ["1", "0"]),
+    ]
+    stages = [(s.name, s.joined) for s in kernel(check(parse(TWICE)), {}).stages]
+    assert stages[1:4] == [("m.1.init", 0), ("m.1.update", 2), ("m.1.final", 2)]
+    last = [5, 49, 303, 194]
+    np.testing.assert_array_equal(interpret(parse(TWICE), np.arange(2, 6))[3], last)
+    np.testing.assert_array_equal(dt.op(TWICE)(np.arange(2.0, 6))[3], last)
