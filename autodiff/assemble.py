@@ -332,7 +332,8 @@ def _shapes(
     """The extents that must be declared: of inputs, where they are formulas; of what is scattered
     into; and those that `op` declares, also for `counts` of what its tensors attain."""
     read = {a.tensor for eq in equations for a in reads(eq)}
-    given = [*((name, name) for name in saved if name in read), *seeds.items()]
+    primal = (*(p.name for p in op.params), *saved)
+    given = [*((name, name) for name in primal if name in read), *seeds.items()]
     formulas = {
         param: normal.shapes[name]
         for name, param in given

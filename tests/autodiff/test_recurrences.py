@@ -149,3 +149,17 @@ def test_a_recurrence_whose_first_element_is_written_out_has_one() -> None:
     with pytest.raises(dt.ShapeError) as caught:
         op(np.zeros(0))
     assert str(caught.value).startswith("at N=0, y[0] lies outside y, whose dim 0 has extent 0")
+
+
+@pytest.mark.parametrize("keep", [None, (), {"a": 3}])
+def test_inputs_keep_extents_that_only_a_range_says(keep: Any) -> None:
+    """Nothing in the gradient reads x as the recurrence does, by which it has N + 1 elements."""
+    op = parse("f(x: f64, z: f64[N]) -> a:\n a[0] = x[0]\n a[i] = a[i-1] * x[i] where i in 1:N+1")
+    declared = parse(op.text.replace("\n", "\n    x: [N+1]\n", 1))
+    arrays = np.array([0.5, 2, -3, 4, 1.5]), np.zeros(4)
+    da = np.array([1.0, -2, 0.5, 3, 0.25])
+    got, want = (dt.vjp(f, *arrays, keep=keep)[1](da) for f in (op, declared))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(one, other)
+    x, a = arrays[0], op(*arrays)
+    np.testing.assert_allclose(got[0], [(da[i:] * a[i:]).sum() / x[i] for i in range(5)])
