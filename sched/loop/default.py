@@ -125,6 +125,8 @@ def _held(group: Group, joined: Collection[Join]) -> int:
 def _choose(
     group: Group, join: Join | None, temp: bool, held: int, lanes: int, machine: Machine
 ) -> Choice:
+    if not group.work:
+        return Choice(join=join)  # nothing is to be gained where nothing runs
     if group.fold is not None:
         return _combining(group, join, lanes, machine)
     merge = () if join or group.reds else _merge(group, group.outs[held:], lanes)

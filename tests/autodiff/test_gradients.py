@@ -289,3 +289,12 @@ def test_floats_that_are_cast_are_indices() -> None:
     )
     taken = dt.op("f(x: [N], u: i8[N]) -> y:\n y[n] = x[i8(u[n]*2)]")  # integers stay what they are
     assert taken(np.arange(3.0), np.array([0, 1, 0], np.int8)).tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0), (0, 0)])
+def test_products_of_nothing_have_gradients(n: int, m: int) -> None:
+    op = dt.op("f(x: f64[N], w: f64[M]) -> z:\n z[] = prod(x[i] * w[k])")
+    z, pull = dt.vjp(op, np.ones(n), np.ones(m))
+    assert z == 1
+    for got, size in zip(pull(1.0), (n, m), strict=True):
+        np.testing.assert_array_equal(got, np.zeros(size))
