@@ -49,8 +49,8 @@ def _call(op: str) -> Callable[[Expr], Expr]:
     return lambda a: Call(op, (a,))
 
 
-_exp, _log, _sin, _cos, _sign, _floor, _sigmoid = map(
-    _call, ("exp", "log", "sin", "cos", "sign", "floor", "sigmoid")
+_exp, _log, _sin, _cos, _sign, _sigmoid = map(
+    _call, ("exp", "log", "sin", "cos", "sign", "sigmoid")
 )
 
 
@@ -125,7 +125,7 @@ DERIVATIVES: dict[str, Pullback] = {
     "div": lambda c, a, b, y: (_div(c, b), _neg(_div(mul(c, y), b))),
     "neg": lambda c, a, y: (_neg(c),),
     "pow": _pow,
-    "mod": lambda c, a, b, y: (c, _neg(mul(c, _floor(_div(a, b))))),
+    "mod": lambda c, a, b, y: (c, _neg(mul(c, Call("floordiv", (a, b))))),
     "max": _extremum("gt"),
     "min": _extremum("lt"),
     "abs": lambda c, a, y: (mul(c, _sign(a)),),

@@ -48,6 +48,14 @@ def test_against_central_differences(op: str, point: tuple[float, float]) -> Non
         assert got == pytest.approx(wanted, rel=1e-6, abs=1e-9), (op, arg)
 
 
+@pytest.mark.parametrize("point", [(1.0, 0.1), (-1.0, 0.1), (0.3, -0.1)], ids=str)
+def test_a_remainder_falls_by_the_quotient_that_it_leaves(point: tuple[float, float]) -> None:
+    """1.0 / 0.1 is 10, but 1.0 // 0.1 is 9, and the rest of 1.0 nearly 0.1."""
+    env = {"a": np.float64(point[0]), "b": np.float64(point[1]), "c": 1.0}
+    by_divisor = pullback(Call("mod", (A, B)), SEED)[B]
+    assert evaluate(by_divisor, env) == -(env["a"] // env["b"])
+
+
 def shown(body: Expr) -> dict[str, str]:
     return {a.tensor: print_expr(e) for a, e in pullback(body, SEED).items()}
 
