@@ -49,7 +49,7 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
     if abs(offset.step) == 1 and not apart:
         raw = _load_run(f, storage, offset, ir.VectorType(element, n))
     elif emit_transpose.is_column(storage, offset, n):
-        raw = emit_transpose.column(f, offset, lambda at: _row(f, storage, at, element))
+        raw = emit_transpose.column(f, storage, offset, lambda at: _row(f, storage, at, element))
     elif abs(offset.step) <= LONGEST_STEP and not apart and f.mask is None:
         raw = _load_steps(f, storage, offset, ir.VectorType(element, n))
     else:
@@ -60,6 +60,7 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
 def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
     """buffer[indices] = new in every active lane; of lanes that share the cell the last wins."""
     storage = f.buffers[name]
+    f.written(storage)
     offset = offset_of(f, storage, indices)
     if not offset.varies:
         llvm = last_lane(f, new) if new.varies else f.scalar(new)

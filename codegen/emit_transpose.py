@@ -8,6 +8,7 @@ is the same instruction, which LLVM keeps once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import llvmlite.ir as ir
 
@@ -24,30 +25,33 @@ def is_column(storage: Storage, offset: Value, lanes: int) -> bool:
     return storage.buffer.scope == "register" and known and rows
 
 
-def column(f: Frame, offset: Value, run: Row) -> ir.Value:
+def column(f: Frame, storage: Storage, offset: Value, run: Row) -> ir.Value:
     """The cells `offset.bias + offset.step * lane`; `run(at)` loads a vector from cell `at` on."""
-    n = f.lanes
+    n, known = f.lanes, f.rounds(storage)
     place = offset.bias % n
+    start = offset.bias - place
 
-    def first(r: int) -> ir.Value:
-        return run(offset.bias - place + offset.step * r)
+    def row(r: int, bit: int) -> ir.Value:
+        """Row `r` after the rounds of the highest bit to `bit`; as it was loaded at first."""
+        key = (n, start, offset.step, r, bit)
+        if key not in known:
+            if bit == n:
+                known[key] = run(start + offset.step * r)
+            else:
+                low, high = (row(part, 2 * bit) for part in (r & ~bit, r | bit))
+                known[key] = swapped(f.ib, low, high, r, bit)
+        return known[key]
 
-    row: Row = first
-    bit = n // 2
-    while bit:
-        row = _round(f, row, bit)
-        bit //= 2
-    return row(place)
-
-
-def _round(f: Frame, given: Row, bit: int) -> Row:
-    """The rows after the round of one bit."""
-
-    return lambda r: swapped(f.ib, given(r & ~bit), given(r | bit), r, bit)
+    return row(place, 1)
 
 
 def swapped(ib: ir.IRBuilder, low: ir.Value, high: ir.Value, r: int, bit: int) -> ir.Value:
     """Row `r` after the round of a bit, of the rows without and with that bit before it."""
-    n = low.type.count
-    lanes = [(lane & ~bit | r & bit) + (n if lane & bit else 0) for lane in range(n)]
-    return ib.shuffle_vector(low, high, ir.VectorType(I32, n)([I32(i) for i in lanes]))
+    return ib.shuffle_vector(low, high, _mask(low.type.count, r & bit, bit))
+
+
+@cache
+def _mask(n: int, place: int, bit: int) -> ir.Constant:
+    """Where the lanes of a row with `place` in that bit come from; constants are slow to make."""
+    lanes = [(lane & ~bit | place) + (n if lane & bit else 0) for lane in range(n)]
+    return ir.Constant(ir.VectorType(I32, n), [I32(i) for i in lanes])

@@ -116,6 +116,7 @@ class Frame:
         self.tiles: dict[str, int] = {}
         self.configured = False
         self._nowhere: ir.Value | None = None
+        self._rounds: dict[Storage, tuple[ir.Block, dict[Any, ir.Value]]] = {}
 
     def close(self) -> None:
         """Ends the entry block, which holds the stack allocations.
@@ -168,6 +169,18 @@ class Frame:
             pointer = self.target.allocate(self, buffer, cells(buffer) * self.lanes + PADDING)
         own = buffer.scope in ("register", "stack", "local")
         return Storage(buffer, pointer, self.lanes, own)
+
+    def rounds(self, storage: Storage) -> dict[Any, ir.Value]:
+        """What was read and shuffled of a buffer in this block, since it was last written."""
+        block, known = self._rounds.get(storage, (None, {}))
+        if block is not self.ib.block:
+            known = {}
+            self._rounds[storage] = self.ib.block, known
+        return known
+
+    def written(self, storage: Storage) -> None:
+        """From here on, what was read of a buffer may no longer be in it."""
+        self._rounds.pop(storage, None)
 
     # Values
 

@@ -23,10 +23,13 @@ from .reorder import Reorder
 from .split import Split
 from .stage import Stage
 
+HALF_LINE = 32
+"""Bytes of half a line of the cache."""
+
 
 @dataclass(slots=True)
 class Turned:
-    """Writes the loops of one nest in tiles as long as a vector of `lanes` cells.
+    """Writes the loops of one nest in tiles at most as long as a vector of `lanes` cells.
 
     `vector` runs in lanes, along `turned` runs memory. `prefix` stands before loops' names. There
     are so many vector `registers`.
@@ -46,9 +49,11 @@ class Turned:
         others = [i for i in (*group.free, *group.outs) if i not in (self.vector, self.turned)]
         order = [*others, *(f"{i}{part}" for part, i in self._tile())]
         stored = self._across(group.store_stride(self.vector))
+        self.lanes = self._columns(stored)
         across = self._rows_apart(self.registers - stored * self.lanes // 2)
         tiles = len(across) + stored
-        rows = self.lanes if tiles * self.lanes <= self.registers // 2 else self.lanes // 2
+        whole = tiles == 1 or tiles * self.lanes <= self.registers // 2
+        rows = min(self.lanes, self.registers) if whole else self.lanes // 2
         tile = [Split(prefix + self.vector, rows), Split(prefix + self.turned, self.lanes)]
         if not draft.attempt(*tile, Reorder(tuple(prefix + i for i in order))):
             return False
@@ -67,6 +72,17 @@ class Turned:
 
     def _tile(self) -> list[tuple[str, str]]:
         return [("o", self.vector), ("o", self.turned), ("i", self.turned), ("i", self.vector)]
+
+    def _columns(self, stored: bool) -> int:
+        """How long rows of tiles are. As long as whole vectors of bytes they would be spilled, and
+        take LLVM long. Squares that are only read have rows of half a line of the cache at least.
+        """
+        dtype, half = self.draft.kernel.tensors[self.group.main.tensor].dtype, self.registers // 2
+        if not stored:
+            return min(self.lanes, max(half, HALF_LINE // dtype.itemsize))
+        # A chain of 16-bit floats waits for each to be rounded: there more rows go on at once.
+        rounded = (dtype.kind, dtype.bits) == ("f", 16)
+        return min(self.lanes, self.registers if rounded else half)
 
     def _rows_apart(self, room: int) -> list[str]:
         """What is read across the lanes, and takes few of so many registers: a tile or little more.

@@ -115,6 +115,31 @@ def test_what_is_longer_costs_in_proportion(
     assert min(spent[long]) < limit * REFERENCE * slowness(fixed)
 
 
+TURNED = {
+    "transpose": "y[j,i] = x[i,j]",
+    "sums": "c[i,0] = x[i,0]\nc[i,j] = c[i,j-1] + x[i,j] where j in 1:300",
+}
+"""Tiles of these are turned in registers; more lanes of narrower types are no reason to wait."""
+
+
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "f2", "f4", "f8"])
+def test_tiles_that_are_turned_compile_soon(
+    name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(0).integers(0, 2, (255, 300)).astype(dtype)
+    dt.op(TURNED[name])(x[:40].astype("i4"))  # what is imported when first used
+    monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path))
+    specialize.codes.clear()
+    results: list[Array] = []
+    fixed = [seconds(work)]
+    spent = seconds(lambda: results.append(dt.op(TURNED[name])(x)))
+    fixed.append(seconds(work))
+    expected = x.T if name == "transpose" else np.cumsum(x, 1, x.dtype)
+    np.testing.assert_array_equal(results[0], expected)
+    assert spent < 80 * REFERENCE * slowness(fixed)
+
+
 def repeated(times: int, step: Callable[[dt.Term, dt.Term], dt.Term]) -> dt.Op:
     """One equation whose right side is made by a step that is done again and again."""
     i = dt.indices("i")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import diptych as dt
@@ -97,3 +98,27 @@ def test_by_default_only_what_fits_is_copied(name: str) -> None:
         for p in op.params
     ]
     np.testing.assert_allclose(op(*given), dt.interpret(op, *given), rtol=1e-12)
+
+
+def test_columns_of_what_is_written_in_between(native: Callable[..., Any]) -> None:
+    """Rounds of shuffles are kept for other columns, until the buffer has other contents."""
+    rows = "\n".join(
+        f"        for w{n} in 0 .. 4 vector(4):\n            t[{n}, w{n}] = x[{n}, w{n}]"
+        for n in range(4)
+    )
+    code = f"""function f(x: param f32[4, 4], y: param f32[3, 4]):
+    alloc t: register f32[4, 4] align 64:
+{rows}
+        for a in 0 .. 4 vector(4):
+            y[0, a] = t[a, 1]
+        for b in 0 .. 4 vector(4):
+            t[2, b] = x[2, b] + 1.0:f32
+        for c in 0 .. 4 vector(4):
+            y[1, c] = t[c, 1]
+        t[3, 2] = 7.0:f32
+        for d in 0 .. 4 vector(4):
+            y[2, d] = t[d, 2]
+"""
+    x, y = np.arange(16, dtype=np.float32).reshape(4, 4), np.zeros((3, 4), np.float32)
+    assert native(code)(x, y) == 0
+    np.testing.assert_array_equal(y, [[1, 5, 9, 13], [1, 5, 10, 13], [2, 6, 11, 7]])
