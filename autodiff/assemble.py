@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -27,6 +28,7 @@ from ..algo.tensor_expr.simplify import Simplifier
 from ..algo.tensor_expr.types import infer
 from .blocks import Applied
 from .cotangent import Cotangent
+from .decided import decided
 from .elide import elide
 from .forms import simpler
 from .gather import own
@@ -119,8 +121,9 @@ def _assembled(derived: Derived) -> Op:
     floats = {c.name for c in (*derived.found, *every)} | set(seeds.values())
     simplify = Simplifier(floats)
     backward = [
-        rereading(mapped(eq, simplify), given)
+        rereading(mapped(decided(eq, defined[eq.tensor] > 1), simplify), given)
         for c in (*sources, *results)
+        for defined in [Counter(eq.tensor for eq in c.equations())]
         for eq in map(single, c.equations())
     ]
     new = [rule for part in applied.values() for rule in part.rules]
@@ -144,8 +147,9 @@ def _assembled(derived: Derived) -> Op:
     equations = [named(eq, hints.get(eq.tensor, ()), taken, numbered) for eq in equations]
     several = {eq.tensor for eq in equations}
     floats |= set(derived.floats)
-    for n in range(len(forward), len(equations)):
-        equations[n] = mapped(equations[n], lambda e: signed(plain_zeros(e, floats)))
+    for n, eq in enumerate(equations):
+        equations[n] = eq = mapped(eq, lambda e: plain_zeros(e, floats))
+        equations[n] = eq if n < len(forward) else mapped(eq, signed)
     equations = without_duplicates(equations, returns, kept)
     gone = several - {eq.tensor for eq in equations}
     shapes = {name: extents for name, extents in shapes.items() if name not in gone}

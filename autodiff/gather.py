@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ..algo.tensor_expr.affine import bounds, is_affine, linear, normalize
+from ..algo.tensor_expr.affine import is_affine, linear, normalize
 from ..algo.tensor_expr.build import add, both, compare, conjuncts, mul, sub
-from ..algo.tensor_expr.canonical import Interval, Linear
+from ..algo.tensor_expr.canonical import Linear
 from ..algo.tensor_expr.domains import counterexample
 from ..algo.tensor_expr.expr import (
     Access,
@@ -31,6 +31,7 @@ from ..algo.tensor_expr.expr import (
     substitute,
     walk,
 )  # fmt: skip
+from .decided import intervals, verdict
 from .scatter import Scatter, by_data, guard, scattered
 from .statements import Statement
 
@@ -86,9 +87,10 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
         for dim, e in enumerate(access.indices)
     ]
     where += statement.where
+    known = intervals(statement.ranges)
     while (outermost := guard(value)) is not None:
         condition, value = outermost
-        where += [c for c in conjuncts(condition) if not _always(c, statement.ranges)]
+        where += [c for c in conjuncts(condition) if not verdict(c, known)]
     system = _System(
         {index: r for index, r in ranges.items() if isinstance(index, Index)},
         [substitute(c, fresh) for c in where],
@@ -99,15 +101,6 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
     inside = [_between(place(dim), Const(0), extent) for dim, extent in enumerate(shape)]
     term = system.term([c for pair in inside for c in pair])
     return replace(term, hints=tuple(map(_hint, access.indices)))
-
-
-def _always(condition: Expr, ranges: Sequence[Range]) -> bool:
-    """Do the ends of ranges say that a condition holds, as k + 1 != 0 where k starts at 0?"""
-    known = {}
-    for r in ranges:
-        last = bounds(r.hi, {})[1]
-        known[r.index] = (bounds(r.lo, {})[0], None if last is None else last - 1)
-    return _is_true(condition, known)
 
 
 def _has_guards(value: Expr, data: bool) -> bool:
@@ -280,9 +273,8 @@ def _put(condition: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
     return fresh
 
 
-def _is_true(condition: Expr, ranges: Mapping[str, Interval] | None = None) -> bool:
-    verdict = normalize(condition, ranges)
-    return isinstance(verdict, Const) and verdict.value is True
+def _is_true(condition: Expr) -> bool:
+    return verdict(condition, {}) is True
 
 
 def _solved(form: Linear, index: Index) -> Expr:

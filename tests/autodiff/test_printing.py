@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
+from diptych.algo.tensor_expr.printer import print_expr
+from diptych.autodiff.decided import decided
 from diptych.autodiff.reverse import adjoint
 
 EXPECTED = {
@@ -274,3 +276,42 @@ def test_ties_are_counted_in_the_type_of_the_maximum(dtype: type[np.floating[Any
     found = interpret(adjoint(op, "x"), x, np.array([1, 3, 5], dtype))
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, [[0, 0.5, 0.5], [1, 1, 1], [2.5, 2.5, 0]])
+
+
+def test_what_ranges_decide_is_not_printed() -> None:
+    """At the first step nothing is read of a step before, at the others nothing is asked."""
+    op = parse(
+        "rnn(x: f64[T], u: f64[]) -> h:\n h[t] = tanh(x[t] + u[] * h.zero[t-1]) where t in 0:T"
+    )
+    second = adjoint(adjoint(op, ("x", "u")), "u")
+    lines = [line.strip() for line in second.text.splitlines()]
+    assert lines[1] == "h[t] = tanh(x[t] + u[] * where(t - 1 >= 0, h[t-1], 0))"
+    assert [line for line in lines if line.startswith("ddh_total[")] == [
+        "ddh_total[0] = ddx[0] * (1 - h[0]**2) where T > 0",
+        "ddh_total[t] = ddu[] * h[t-1] * (1 - h[t]**2) + ddx[t] * (1 - h[t]**2)"
+        " + ddh_total[t-1] * (1 - h[t]**2) * u[] where t in 1:T",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "partial", "wanted"),
+    [
+        ("y[t] = where(t >= 0, x[t], 0) where t in 0:T-1", False, "x[t]"),
+        (
+            "y[t] = where((t >= 0) & (t < K), x[t], 0) where t in 0:T",
+            False,
+            "where(t < K, x[t], 0)",
+        ),
+        ("y[t] = x[t] - u[] * where(t < 0, x[t], 0) / v[] where t in 0:T", True, "x[t]"),
+        ("y[t] = where(t < 0, x[t], 0) - u[] where t in 0:T", True, "-u[]"),
+        ("y[t] = -u[] * where(t < 0, x[t], 0) where t in 0:T", True, "0"),
+        # Elsewhere than in sums, or where no other equation says the type, it stays.
+        ("y[t] = exp(where(t < 0, x[t], 0)) where t in 0:T", True, "exp(where(t < 0, x[t], 0))"),
+        ("y[t] = where(t < 0, x[t], 0) where t in 0:T", False, "where(t < 0, x[t], 0)"),
+        ("y[t] = where(t < 4, x[t], 0) where t in 0:T", True, "where(t < 4, x[t], 0)"),
+        ("y[t] = where(t >= 0, x[t], 0.5) where t in 0:T", False, "where(t >= 0, x[t], 0.5)"),
+    ],
+)
+def test_choices_that_ranges_decide(text: str, partial: bool, wanted: str) -> None:
+    op = parse("f(x: [T], z: [K], u: [], v: []) -> y:\n " + text)
+    assert print_expr(decided(op.equations[0], partial).rhs) == wanted
