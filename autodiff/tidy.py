@@ -169,7 +169,7 @@ def without_duplicates(
             out.append(Equation(eq.tensor, eq.lhs, rhs, eq.ranges, eq.where))
         else:
             out.append(eq)
-    return out
+    return [rereading(eq, sources) for eq in out]  # in a cycle some are read before
 
 
 def _is_index(expr: Expr) -> bool:

@@ -69,7 +69,11 @@ class _Checker:
         together = [
             [use for n in group for use in self.uses[n]] for group in self.groups for _ in group
         ]
-        self.extents = Extents(op, together, origins)
+        self.given = [  # the indices of each equation whose ranges are written
+            {r.index for n in group for r in _ranges_in(self.equations[n])}
+            for group in self.groups for _ in group
+        ]  # fmt: skip
+        self.extents = Extents(op, together, self.given, origins)
         self.ranges: dict[int, dict[str, Range]] = {}
         self.cycles = tensor_cycles(op)
 
@@ -186,8 +190,7 @@ class _Checker:
 
     def _unify(self, group: tuple[int, ...]) -> None:
         first: dict[str, Use] = {}
-        roots = [e for n in group for e in (self.equations[n].rhs, *self.equations[n].ranges)]
-        given = {r.index for root in roots for r in walk(root) if isinstance(r, Range)}
+        given = {r.index for n in group for r in _ranges_in(self.equations[n])}
         every = [(n, use) for n in group for use in self.uses[n]]
         for n, use in every:
             index = use.expr
@@ -197,7 +200,8 @@ class _Checker:
             before = first.setdefault(index.name, use)
             known = self.extents.extent(before.tensor, before.dim)
             assert known is not None
-            if self.extents.unify(known, extent) or index.name in given:
+            parts = index.name in self.given[n]
+            if self.extents.unify(known, extent, parts) or index.name in given:
                 continue  # an index with a given range may run over a part of either
             if _both_known(known, extent):
                 raise self.fail(
@@ -355,6 +359,10 @@ def _tidied(r: Range) -> Range:
 def _tidy(expr: Expr) -> Expr:
     """Ranges in canonical form; all else as it was written."""
     return _tidied(expr) if isinstance(expr, Range) else expr
+
+
+def _ranges_in(eq: Equation) -> list[Range]:
+    return [r for root in (eq.rhs, *eq.ranges) for r in walk(root) if isinstance(r, Range)]
 
 
 def _both_known(a: Expr, b: Expr) -> bool:

@@ -8,7 +8,7 @@ symbol becomes that formula.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..errors import OpError
 from . import affine
@@ -39,7 +39,13 @@ Dim = tuple[str, int]
 class Extents:
     """The extents known so far. `resolve` brings any expression up to date."""
 
-    def __init__(self, op: Op, uses: Sequence[Sequence[Use]], origins: Sequence[Mapping[str, str]]):
+    def __init__(
+        self,
+        op: Op,
+        uses: Sequence[Sequence[Use]],
+        given: Sequence[Collection[str]],
+        origins: Sequence[Mapping[str, str]],
+    ) -> None:
         self.ranks = _ranks(op)
         self._values: dict[Expr, Expr] = {}
         self._given = {
@@ -47,7 +53,7 @@ class Extents:
         }  # symbols that the user named
         self.dims: dict[Dim, Expr] = {}
         self.index_of: dict[Dim, str] = {}
-        self._declare(op, _classes(op, uses, self.ranks), uses, origins)
+        self._declare(op, _classes(op, uses, given, self.ranks), uses, origins)
         for shape in op.shapes.values():
             self.check_known(shape)
         for tensor, shape in op.shapes.items():
@@ -79,13 +85,16 @@ class Extents:
         for dim, extent in enumerate(shape):
             self.dims[tensor, dim] = affine.normalize(self.resolve(extent))
 
-    def unify(self, a: Expr, b: Expr) -> bool:
-        """Makes two extents the same if a symbol can become the other; else they intersect."""
+    def unify(self, a: Expr, b: Expr, parts: bool = False) -> bool:
+        """Makes two extents the same if a symbol can become the other; else they intersect. Where
+        what is read may be `parts` of them, a size that the user named becomes no formula."""
         a, b = self.resolve(a), self.resolve(b)
         if a is b:
             return True
         for old, new in ((b, a), (a, b)):
             if not isinstance(old, Size) or old.name in sizes_of([new]):
+                continue
+            if parts and old.name in self._given and not isinstance(new, Size):
                 continue
             if isinstance(new, Size) and old.name in self._given and new.name not in self._given:
                 continue  # keep the name that the user gave
@@ -191,8 +200,14 @@ def _ranks(op: Op) -> dict[str, int]:
     return ranks
 
 
-def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) -> dict[Dim, Dim]:
-    """For every dimension of an input, a representative of those that share its extent.
+def _classes(
+    op: Op,
+    uses: Sequence[Sequence[Use]],
+    given: Sequence[Collection[str]],
+    ranks: Mapping[str, int],
+) -> dict[Dim, Dim]:
+    """For every dimension of an input, a representative of those that share its extent. An index
+    with a `given` range may run over a part of what the user named, so it makes no number of it.
 
     A tensor of several equations, or one that reads itself, ties the equations together: its
     dimension counts too where whole indices run over it everywhere.
@@ -208,10 +223,15 @@ def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) ->
     number: dict[Dim, int] = {}
     named: dict[str, Dim] = {}
 
-    def join(a: Dim, b: Dim) -> None:
+    def called() -> set[Dim]:
+        return {find(at) for at in named.values()}
+
+    def join(a: Dim, b: Dim, parts: bool = False) -> None:
         a, b = find(a), find(b)
         if a == b or (a in number and b in number and number[a] != number[b]):
             return  # two different numbers stay apart, and are an error later
+        if parts and (a in number) != (b in number) and {a, b} <= number.keys() | called():
+            return
         parent[b] = a
         if b in number:
             number[a] = number[b]
@@ -222,12 +242,12 @@ def _classes(op: Op, uses: Sequence[Sequence[Use]], ranks: Mapping[str, int]) ->
                 number[param.name, d] = said
             if isinstance(said, str):
                 join(named.setdefault(said, (param.name, d)), (param.name, d))
-    for here in uses:
-        first: dict[Expr, Dim] = {}
+    for here, told in zip(uses, given, strict=True):
+        first: dict[Index, Dim] = {}
         for use in here:
             at = (use.tensor, use.dim)
             if at in parent and isinstance(use.expr, Index) and not use.guarded:
-                join(first.setdefault(use.expr, at), at)
+                join(first.setdefault(use.expr, at), at, use.expr.name in told)
     return {at: find(at) for at in parent}
 
 

@@ -297,3 +297,27 @@ def test_what_else_a_step_needs_is_named() -> None:
     assert refusal(EACH_OTHER, {"a": 2, "b": 1}) == (
         "keep every 2 steps of a: it is no recurrence where b is known; keep it whole"
     )
+
+
+def _uniform(*shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(len(shapes))
+    return [rng.uniform(-1, 1, shape) for shape in shapes]
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_a_gradient_with_steps_that_reads_an_input_in_a_sum_has_both_modes(length: int) -> None:
+    op = dt.op("""f(x: [T], W: [I], u: []) -> h:
+ g[t] = sum(W[i]*x[t]) + u[]*h.zero[t-1]
+ h[t] = tanh(g[t])""")
+    gradient = op.gradient("u", keep={"h": 2})
+    args = _uniform((length,), (2,), (), ((length + 1) // 2,), (length,))
+    dt.check_grads(gradient, args)
+
+
+def test_a_step_that_two_gradients_read_alike_is_defined_for_both() -> None:
+    op = dt.op("""f(x: [T], u: []) -> y:
+ c[t] = tanh(x[t] + u[]*h.zero[t-1]) * c.fill(0.9)[t-1]
+ h[t] = sin(c[t]) * x[t]
+ y[] = sum(h[t]**2)""")
+    first = op.gradient("x", keep={"h": 4, "c": 4}).gradient(("x", "h_kept", "c_kept"))
+    dt.check_grads(first, _uniform((8,), (), (2,), (2,), (), (8,)), "x", modes="reverse")

@@ -93,6 +93,18 @@ def test_annotated_names_win_and_numbers_win_over_names():
     assert shapes == {"C": "M, N"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(x: [T], s: [1]) -> y: y[] = sum(x[t] * s[t], over=(t in 0:1))",
+        "f(x: [T], w: [I]) -> y:\n s[t] = sum(w[i] * x[t]) where t in 0:1\n"
+        " y[] = sum(x[t] * s[t], over=(t in 0:1))",
+    ],
+)
+def test_an_index_with_a_range_runs_over_a_part_of_what_has_a_name(text: str) -> None:
+    assert print_expr(check(parse(text)).rules[0].extent) == "T"
+
+
 def test_binders_get_unique_names_and_equal_reductions_stay_one():
     text = "y[i] = sum(A[i,k] * B[k]) + sum(C[k,i]) + sum(A[i,k] * B[k])"
     assert facts(text)[0] == [
