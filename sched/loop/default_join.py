@@ -56,7 +56,7 @@ def _tiled(
     """The choice for a contraction in which several rows share what is loaded."""
     row = group.outs[last.outs.index(index)]
     shared = any(group.stride(a, row) == 0 for a in group.reads)
-    if not group.reds or not shared or not group.is_plain:
+    if not group.reds or not shared or not group.is_plain or group.holes or group.scatters:
         return None
     found = contraction(group, lanes[group.name], machine)
     if found is None or not found.tile or found.vector not in group.outs:

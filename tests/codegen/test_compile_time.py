@@ -207,3 +207,22 @@ def test_compiling_again_and_again_takes_no_memory() -> None:
     for _ in range(100):
         object_code(text)
     assert resident() - before < 100 * 8 * 1024
+
+
+def test_the_gradient_of_a_window_with_strides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sum has one instance a cell at most: a tile of those would be code for each cell."""
+    op = dt.op(
+        "b[y,x] = max(max(g[2*y,2*x], g[2*y+1,2*x]), max(g[2*y,2*x+1], g[2*y+2,2*x+1]))"
+    ).gradient("g")
+    monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path))
+    specialize.codes.clear()
+    x = np.random.default_rng(0).integers(-2, 3, (33, 43)).astype(np.float32)
+    ones = np.ones((16, 21), np.float32)
+    results: list[Array] = []
+    fixed = [seconds(work)]
+    spent = seconds(lambda: results.append(op(x, ones)))
+    fixed.append(seconds(work))
+    np.testing.assert_array_equal(results[0], dt.interpret(op, x, ones))
+    assert spent < 80 * REFERENCE * slowness(fixed)
