@@ -2,7 +2,7 @@
 
 n rows of n cells become n columns in log2(n) rounds. Round k swaps bit k of the row number with
 bit k of the lane (Eklundh, 1972): one shuffle of two vectors a row. What columns have in common
-is the same instruction, which LLVM keeps once.
+is made once, and known until the tile is written again (`Frame.rounds`).
 """
 
 from __future__ import annotations
