@@ -21,9 +21,9 @@ Array = np.ndarray
 def compiled(text: str, x: Array) -> tuple[Array, float]:
     """The result of an operator, and the processor seconds of its first call."""
     op = dt.op(text)
-    start = time.process_time()
-    result = op(x)
-    return result, time.process_time() - start
+    results: list[Array] = []
+    spent = seconds(lambda: results.append(op(x)))
+    return results[0], spent
 
 
 def sums(stages: int) -> str:
@@ -33,12 +33,12 @@ def sums(stages: int) -> str:
 def test_r18_a_chain_of_stages_costs_in_proportion() -> None:
     warm, _ = compiled(sums(3), np.ones(64))
     np.testing.assert_array_equal(warm, np.full(61, 8.0))
-    result, seconds = compiled(sums(20), np.ones(64))
+    result, once = compiled(sums(20), np.ones(64))
     np.testing.assert_array_equal(result, np.full(44, 1048576.0))
-    assert seconds < 5
+    assert once < 5
     result, twice = compiled(sums(40), np.ones(64))
     np.testing.assert_array_equal(result, np.full(24, 2.0**40))
-    assert twice < 4 * seconds
+    assert twice < 4 * once
 
 
 def squares(stages: int) -> str:
@@ -115,6 +115,24 @@ def test_what_is_longer_costs_in_proportion(
     assert min(spent[long]) < limit * REFERENCE * slowness(fixed)
 
 
+def compiles_soon(
+    call: Callable[[], Array], expected: Array, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of three first calls at most, for what else runs."""
+    spent: list[float] = []
+    fixed: list[float] = []
+    results: list[Array] = []
+    for again in range(3):
+        monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path / str(again)))
+        specialize.codes.clear()
+        spent.append(seconds(lambda: results.append(call())))
+        np.testing.assert_array_equal(results.pop(), expected)
+        fixed.append(seconds(work))
+        if min(spent) < 80 * REFERENCE * slowness(fixed):
+            return
+    pytest.fail(f"{spent} seconds; the fixed work took {fixed}")
+
+
 TURNED = {
     "transpose": "y[j,i] = x[i,j]",
     "sums": "c[i,0] = x[i,0]\nc[i,j] = c[i,j-1] + x[i,j] where j in 1:300",
@@ -129,15 +147,8 @@ def test_tiles_that_are_turned_compile_soon(
 ) -> None:
     x = np.random.default_rng(0).integers(0, 2, (255, 300)).astype(dtype)
     dt.op(TURNED[name])(x[:40].astype("i4"))  # what is imported when first used
-    monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path))
-    specialize.codes.clear()
-    results: list[Array] = []
-    fixed = [seconds(work)]
-    spent = seconds(lambda: results.append(dt.op(TURNED[name])(x)))
-    fixed.append(seconds(work))
     expected = x.T if name == "transpose" else np.cumsum(x, 1, x.dtype)
-    np.testing.assert_array_equal(results[0], expected)
-    assert spent < 80 * REFERENCE * slowness(fixed)
+    compiles_soon(lambda: dt.op(TURNED[name])(x), expected, tmp_path, monkeypatch)
 
 
 def repeated(times: int, step: Callable[[dt.Term, dt.Term], dt.Term]) -> dt.Op:
@@ -186,12 +197,12 @@ def scatter(a: int, b: int, c: int) -> str:
 
 def test_r19_a_sum_guarded_by_a_remainder_compiles_soon() -> None:
     compiled("y[i] = x[i] * 2", np.ones(3, np.float32))
-    result, seconds = compiled(scatter(4, 14, 14), np.ones((4, 14, 14), np.float32))
+    result, one = compiled(scatter(4, 14, 14), np.ones((4, 14, 14), np.float32))
     np.testing.assert_array_equal(result, np.arange(1024) < 784)
-    assert seconds < 5
+    assert one < 5
     result, other = compiled(scatter(4, 16, 16), np.ones((4, 16, 16), np.float32))
     np.testing.assert_array_equal(result, np.ones(1024))
-    assert other < 3 * max(seconds, 0.3)  # other tiles are chosen, so what is short may differ
+    assert other < 3 * max(one, 0.3)  # other tiles are chosen, so what is short may differ
 
 
 def test_compiling_again_and_again_takes_no_memory() -> None:
@@ -216,13 +227,6 @@ def test_the_gradient_of_a_window_with_strides(
     op = dt.op(
         "b[y,x] = max(max(g[2*y,2*x], g[2*y+1,2*x]), max(g[2*y,2*x+1], g[2*y+2,2*x+1]))"
     ).gradient("g")
-    monkeypatch.setenv("DIPTYCH_CACHE_DIR", str(tmp_path))
-    specialize.codes.clear()
     x = np.random.default_rng(0).integers(-2, 3, (33, 43)).astype(np.float32)
     ones = np.ones((16, 21), np.float32)
-    results: list[Array] = []
-    fixed = [seconds(work)]
-    spent = seconds(lambda: results.append(op(x, ones)))
-    fixed.append(seconds(work))
-    np.testing.assert_array_equal(results[0], dt.interpret(op, x, ones))
-    assert spent < 80 * REFERENCE * slowness(fixed)
+    compiles_soon(lambda: op(x, ones), dt.interpret(op, x, ones), tmp_path, monkeypatch)
