@@ -240,7 +240,9 @@ def _pairs(expr: Expr, bound: Expr) -> list[tuple[Reduce, Reduce]]:
         if isinstance(one, Reduce) and isinstance(other, Reduce):
             out.append((one, other))
             stack.append((one.body, other.body))
-            stack.extend(zip(one.ranges, other.ranges, strict=False))
+            # Ranges that are lifted out of one may be given to the other again, in any place.
+            found = {r.index: r for r in other.ranges}
+            stack.extend((r, found[r.index]) for r in one.ranges if r.index in found)
             # One that binds more than it did may have got conditions of the equation, too.
             if one.where is not None and other.where is not None and one.indices == other.indices:
                 stack.append((one.where, other.where))

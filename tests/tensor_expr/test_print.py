@@ -253,6 +253,13 @@ def test_two_ranges_of_one_name_stay_in_their_reductions() -> None:
     assert print_equation(eq) == ("y[] = sum(x[k], over=(k in 0:3)) + sum(x[k], over=(k in 0:4))")
 
 
+def test_a_range_stands_at_the_end_while_one_behind_it_stays() -> None:
+    parts = [f"sum(x[j,k], over=(j, k in 2:{n}), where=3 * j + k == t)" for n in (3, 4)]
+    parts.append("sum(u[l] * x[t,j], over=(j, l), where=t < 0)")
+    text = f"y[t] = {' + '.join(parts)} where j in 0:N//3"
+    assert parse(text).text == text
+
+
 def test_literals_move_to_the_right_of_comparisons() -> None:
     assert print_expr(Call("lt", (Const(0), Index("i")))) == "i > 0"
 
