@@ -235,9 +235,16 @@ class Frame:
         return memory
 
     def alloca(self, buffer: Buffer, count: int) -> ir.Value:
-        """Stack memory for `count` elements of a buffer."""
+        """Stack memory for `count` elements of a buffer.
+
+        LLVM 22 puts the vector that the one load of an alloca reads where the last of its stores
+        by address is, before what comes later; one whose life begins somewhere it leaves alone.
+        """
         array = ir.ArrayType(memory_type(buffer.dtype), count)
-        return self.stack(array, buffer.name, max(64, buffer.align))
+        memory = self.stack(array, buffer.name, max(64, buffer.align))
+        begin = self.unit.intrinsic("llvm.lifetime.start.p0", ir.VoidType(), [I64, memory.type])
+        ir.IRBuilder(self.entry).call(begin, [I64(-1), memory])
+        return memory
 
     def nowhere(self, pointer: ir.PointerType) -> ir.Value:
         """An address that may be read when no lane is active: a 0 is there. It means nothing, but

@@ -557,6 +557,20 @@ def test_buffers_never_share_memory(native: Any) -> None:
     assert kernel.emitted.workspace.kernel == 2 * 4 * 176  # 100 and 64 of padding, to 64 bytes
 
 
+def test_a_wide_read_of_what_was_written_in_parts_last_one_first(native: Any) -> None:
+    """LLVM 22 read the part that is written later before it was."""
+    agree(native("""
+function parts(x: param f64[4] align 8, y: param f64[4] align 8):
+    alloc t: stack f64[4]:
+        for i in 0 .. 2 vector(2):
+            t[i + 2] = x[i + 2] * 2.0:f64
+        for i in 0 .. 2 vector(2):
+            t[i] = x[i] * 3.0:f64
+        for i in 0 .. 4 vector(4):
+            y[i] = t[i]
+"""))  # fmt: skip
+
+
 def test_what_threads_share_is_not_blended(native: Any) -> None:
     """A masked store to a buffer of the thread's own may rewrite its neighbours; not so here."""
     kernel = native("""
