@@ -10,7 +10,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
-from . import emit_stream, emit_tail, emit_transpose
+from . import emit_stream, emit_tail, emit_transpose, emit_turn
 from .emit_address import (
     alignment,
     is_vector_offset,
@@ -46,7 +46,9 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
         raw = _tag(f, storage, f.ib.load(where, typ=element, align=alignment(storage, offset)))
         return from_memory(f, dtype, raw)
     apart = is_vector_offset(offset) or storage.buffer.bytewise
-    if abs(offset.step) == 1 and not apart:
+    if emit_turn.is_turned(storage, offset, n):
+        raw = emit_turn.turned(f, offset, lambda at: _row(f, storage, at, element))
+    elif abs(offset.step) == 1 and not apart:
         raw = _load_run(f, storage, offset, ir.VectorType(element, n))
     elif emit_transpose.is_column(storage, offset, n):
         raw = emit_transpose.column(f, storage, offset, lambda at: _row(f, storage, at, element))
@@ -109,11 +111,13 @@ def may_collide(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
 
 def _store_cell(f: Frame, storage: Storage, offset: Value, cell: ir.Value, llvm: ir.Value) -> None:
     raw = to_memory(f, storage.buffer.dtype, llvm)
-    _put(f, storage, raw, cell, alignment(storage, offset))
+    _put(f, storage, raw, cell, alignment(storage, offset), offset)
 
 
-def _put(f: Frame, storage: Storage, raw: ir.Value, first: ir.Value, align: int) -> None:
-    """One store of a cell or a run; past the caches where it can be and is wanted."""
+def _put(
+    f: Frame, storage: Storage, raw: ir.Value, first: ir.Value, align: int, offset: Value
+) -> None:
+    """One store of a run; past the caches where it can be and is wanted."""
 
     def plain() -> None:
         _tag(f, storage, f.ib.store(raw, first, align=align))
@@ -127,7 +131,7 @@ def _put(f: Frame, storage: Storage, raw: ir.Value, first: ir.Value, align: int)
     elif align >= size:
         past()
     else:
-        f.if_else(emit_stream.is_aligned(f, first, size), past, plain)
+        f.if_else(emit_stream.is_aligned(f, storage, offset, size), past, plain)
 
 
 # Runs of cells
@@ -191,7 +195,7 @@ def _store_run(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None
         old = _tag(f, storage, f.ib.load(first, typ=raw.type, align=align))
         raw, mask = f.ib.select(mask, raw, old), None
     if mask is None:
-        _put(f, storage, raw, first, align)
+        _put(f, storage, raw, first, align, _lowest(f, offset))
         return
     if (count := _count(f, storage, offset)) is not None:
         emit_tail.store_first(f, first, count, raw, align, lambda i: _tag(f, storage, i))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from ..algo.dtypes import i64
 from ..lower.ir import Function, Store, allocated, walk
-from .frame import Frame
+from .frame import Frame, Storage
 from .target import Target
-from .values import I32, I64, lanes_of, scalar_type
+from .values import I32, I64, Value, lanes_of, scalar_type
 
 
 def streams(function: Function, target: Target) -> bool:
@@ -38,7 +39,12 @@ def size_of(raw: ir.Value) -> int:
     return lanes_of(raw) * (width or scalar_type(raw).width // 8)
 
 
-def is_aligned(f: Frame, pointer: ir.Value, size: int) -> ir.Value:
-    """Is an address a multiple of a power of two?"""
-    rest = f.ib.and_(f.ib.ptrtoint(pointer, I64), I64(size - 1))
-    return f.ib.icmp_unsigned("==", rest, I64(0))
+def is_aligned(f: Frame, storage: Storage, offset: Value, size: int) -> ir.Value:
+    """Is the address of the first cell a multiple of a power of two?
+
+    Whole steps of a loop fall out of the number that is asked, and the rest is asked before it.
+    """
+    cells = f.scalar(Value(i64, offset.llvm, offset.bias))
+    start = f.ib.ptrtoint(storage.pointer, I64)
+    place = f.ib.add(start, f.ib.mul(cells, I64(storage.buffer.dtype.itemsize)))
+    return f.ib.icmp_unsigned("==", f.ib.and_(place, I64(size - 1)), I64(0))

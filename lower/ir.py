@@ -32,8 +32,10 @@ class Buffer:
 
     A register buffer is one that passes have promised to index by constants only, plus, on one
     axis, the variable of a vector loop whose `lo` is constant: an axis of stride 1, or in reads
-    any, which are columns then. All lanes lie inside the buffer, those masked off included, so a
-    masked access may touch them. A tile is a register of the matrix unit. `align` is the
+    any, which are columns then. Along an axis of stride 1 reads may add a number of cells, of 0 to
+    as many as there are lanes, to a multiple of the lanes: the vector there and the next one are
+    turned then. All lanes lie inside the buffer, those masked off included, so a masked access may
+    touch them. A tile is a register of the matrix unit. `align` is the
     alignment in bytes that the address of element 0 has for certain. Strides that are no multiples
     of the element's size, as of a field of packed records, count bytes instead: `bytewise`.
     Stores to a `stream` buffer go past the caches.

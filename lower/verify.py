@@ -186,7 +186,10 @@ class _Checker:
             vectors = {loop.var for loop in loops if loop.kind == "vector"}
             for n, part in enumerate(index):
                 used = {item.name for item in walk(part) if isinstance(item, Index)}
-                if used - vectors or (used and buffer.strides[n] != 1 and not read):
+                turned = read and used & vectors and buffer.strides[n] == 1
+                if (used - vectors and not turned) or (
+                    used and buffer.strides[n] != 1 and not read
+                ):
                     text = print_expr(Access(name, index))
                     raise _fail(stmt, f"register buffer access {text} is not constant")
 

@@ -19,6 +19,7 @@ from .accumulate import accumulate
 from .anchor import anchor
 from .axes import axes
 from .barriers import barriers
+from .behind import behind
 from .dots import dots
 from .first import first
 from .flatten import flatten
@@ -68,6 +69,7 @@ PASSES: tuple[Pass, ...] = (
     _plain(simplify),
     _plain(guards),
     Pass("registers", registers),
+    Pass("behind", behind),
 )
 
 

@@ -17,7 +17,7 @@ are not aligned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...algo.tensor_expr.affine import bounds, linear, normalize
 from ...algo.tensor_expr.build import add, compare, const, floordiv, mod, mul, sub
@@ -53,7 +53,9 @@ def lines(loop: For, scope: Scope) -> Stmt | None:
         return None
     buffer, count = scope.buffers[store.buffer], normalize(span(loop), scope.known)
     cells = LINE // buffer.dtype.itemsize
-    first = normalize(_place(loop, store, buffer), scope.known)
+    start: dict[Expr, Expr] = {Index(loop.var): loop.lo}
+    index = tuple(replaced(index, start) for index in store.index)
+    first = normalize(place(index, buffer), scope.known)
     form = linear(first)
     if form is None or all(n % cells == 0 for n in (form.const, *form.terms.values())):
         return None
@@ -109,10 +111,10 @@ def _indices(exprs: Iterable[Expr]) -> set[str]:
     return {name for expr in exprs for name in indices_of(expr)}
 
 
-def _place(loop: For, store: Store, buffer: Buffer) -> Expr:
-    """Cells of the buffer's memory before the one that the first iteration stores."""
+def place(indices: Sequence[Expr], buffer: Buffer) -> Expr:
+    """Cells of a buffer's memory before one of them."""
     total: Expr = const(0)
-    for index, stride in zip(store.index, buffer.strides, strict=True):
+    for index, stride in zip(indices, buffer.strides, strict=True):
         factor = Index(stride) if isinstance(stride, str) else const(stride)
-        total = add(total, mul(replaced(index, {Index(loop.var): loop.lo}), factor))
+        total = add(total, mul(index, factor))
     return total

@@ -110,6 +110,31 @@ def test_sixteen_bit_floats(built: Any, lanes: str) -> None:
     assert np.isnan((xb[nan].astype(np.uint32) << 16).view(np.float32)).all()
 
 
+@pytest.mark.parametrize(("dtype", "lanes"), [("f32", 16), ("i32", 16), ("f64", 8), ("i64", 8)])
+def test_two_vectors_in_registers_are_read_from_a_cell_on(
+    built: Any, dtype: str, lanes: int
+) -> None:
+    kernel = built(
+        f"function k(x: param {dtype}[{2 * lanes}], y: param {dtype}[{lanes}, {lanes}], "
+        f"z: param {dtype}[{lanes}]):\n"
+        f"    alloc r: register {dtype}[2, {3 * lanes}] align 64:\n"
+        f"        for i in 0 .. {lanes} vector({lanes}):\n"
+        f"            r[1, i + {lanes}] = x[i]\n"
+        f"            r[1, i + {2 * lanes}] = x[i + {lanes}]\n"
+        f"        for j in 0 .. {lanes}:\n"
+        f"            for i in 0 .. {lanes} vector({lanes}):\n"
+        f"                y[j, i] = r[1, j + i + {lanes}]\n"
+        f"        for i in 0 .. {lanes} vector({lanes}):\n"
+        f"            z[i] = r[1, i + {lanes + 5}]\n"
+    )
+    kind = np.dtype(dtype[0] + str(int(dtype[1:]) // 8))
+    x = np.arange(2 * lanes).astype(kind)
+    y, z = np.zeros((lanes, lanes), kind), np.zeros(lanes, kind)
+    assert kernel(x, y, z) == 0
+    np.testing.assert_array_equal(y, np.lib.stride_tricks.sliding_window_view(x, lanes)[:lanes])
+    np.testing.assert_array_equal(z, x[5 : lanes + 5])
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "i64", "bool", "f16"])
 def test_masked_memory_gathers_and_scatters(built: Any, dtype: str) -> None:
     """A tail of lanes reads and writes its own cells only, at data, steps and runs."""

@@ -7,6 +7,7 @@ from typing import Any
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.codegen.host import machine
 from diptych.codegen.symbols import ALLOWED, undefined_symbols
 from diptych.lower.ir import If, Prefetch, walk
 from diptych.lower.kernel import translate
@@ -80,6 +81,37 @@ def test_rows_that_begin_amid_lines_are_streamed_line_by_line(dtype: str, more: 
         given, out = Fenced(x, at_end=at_end).array, Fenced(np.zeros_like(x), at_end=at_end).array
         np.testing.assert_array_equal(run(given, out=out), x + x[:, :1] - x[0])
     assert "y.j.line" in run.last.loop_ir
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint64"])
+@pytest.mark.parametrize("wide", [1, 2])
+@pytest.mark.parametrize("more", [0, 1, 7, 8])
+def test_rows_of_a_tile_are_streamed_line_by_line(dtype: str, wide: int, more: int) -> None:
+    """Each row begins elsewhere in a line; nothing outside of the rows is touched."""
+    op = dt.op("h[i,j] = x[i,j] - x[i,j+1]\ny[i,j] = h[i,j] + h[i+1,j]", returns="y")
+    lanes = 64 // np.dtype(dtype).itemsize
+    schedule = op.schedule().split("y.i", 3).split("y.j", wide * lanes)
+    schedule = schedule.reorder("y.io", "y.jo", "y.ii", "y.ji").compute_at("h", "y.jo")
+    schedule = schedule.vectorize("h.j").vectorize("y.ji").unroll("h.i").unroll("y.ii").stream("y")
+    x = rng.integers(0, 9, (8, 34 * lanes + more + 1)).astype(dtype)
+    run = op.with_schedule(schedule, strict=True)
+    h = x[:, :-1] - x[:, 1:]
+    for at_end in (False, True):
+        given = Fenced(x, at_end=at_end).array
+        out = Fenced(np.zeros_like(h[1:]), at_end=at_end).array
+        np.testing.assert_array_equal(run(given, out=out), h[:-1] + h[1:])
+    if machine().vector_bytes == 64:
+        assert ("y.line" in run.last.loop_ir) == (more % lanes != 0)
+
+
+def test_rows_of_a_dynamic_length_are_streamed_line_by_line() -> None:
+    op = dt.op("dynamic N <= 900\ny[i,n] = 2 * x[i,n]")
+    schedule = op.schedule().split("y.n", 16).split("y.i", 2)
+    schedule = schedule.reorder("y.io", "y.no", "y.ii", "y.ni").vectorize("y.ni").unroll("y.ii")
+    run = op.with_schedule(schedule.stream("y"), strict=True)
+    for n in (900, 1, 15, 16, 17, 300, 641):
+        x = rng.random((5, n), np.float32)
+        np.testing.assert_array_equal(run(x), 2 * x)
 
 
 @pytest.mark.parametrize(

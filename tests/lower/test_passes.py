@@ -2,11 +2,13 @@
 
 from textwrap import dedent, indent
 
+import numpy as np
 import pytest
 from diptych.algo.errors import ScheduleError
 from diptych.lower import passes
 from diptych.lower.ir_parse import parse_function
 from diptych.lower.ir_print import print_function
+from diptych.lower.run import run
 from diptych.lower.verify import verify
 from diptych.sched.loop.machine import Machine
 
@@ -17,13 +19,20 @@ def function(body, params):
     return parse_function(f"function f({params}):\n{indent(dedent(body).strip(), '    ')}\n")
 
 
-def check(name, before, after, params="x: param f32[100], y: param f32[100]", again=True):
+def check(
+    name,
+    before,
+    after,
+    params="x: param f32[100], y: param f32[100]",
+    again=True,
+    machine=MACHINE,
+):
     step = next(step for step in passes.PASSES if step.name == name)
-    got = step.apply(function(before, params), MACHINE)
+    got = step.apply(function(before, params), machine)
     verify(got)
     assert print_function(got) == print_function(function(after, params))
     if again:
-        assert step.apply(got, MACHINE) is got  # nothing is left to do
+        assert step.apply(got, machine) is got  # nothing is left to do
 
 
 def test_simplify():
@@ -229,6 +238,117 @@ def test_strip_into_lines():
 def test_what_does_not_run_in_lines(body):
     step = next(step for step in passes.PASSES if step.name == "strip")
     assert "head" not in print_function(step.apply(function(body, STREAMED), MACHINE))
+
+
+LINES = Machine(vector_bytes=64, registers=32)
+ROWS = """
+for i in 0 .. 4:
+    for j in 0 .. 26:
+        if 403 - 16 * j >= 16:
+            for v in 0 .. 16 vector(16):
+                y[2 * i, 16 * j + v] = x[2 * i, 16 * j + v]
+                y[2 * i + 1, 16 * j + v] = x[2 * i, 16 * j + v + 1]
+        else:
+            for v in 0 .. 3 vector(4):
+                y[2 * i, 16 * j + v] = 0.0:f32
+"""
+
+
+MASK = "                if v > 3:\n                    "
+
+
+def test_behind():
+    check(
+        "behind",
+        ROWS,
+        """
+        for i in 0 .. 4:
+            let y.turn1 = 2 * ((6 - 403 * i) % 8) + 1:
+                let y.turn0 = 2 * (-403 * i % 8):
+                    alloc y.line: register f32[2, 32] align 64:
+                        for j in 0 .. 25:
+                            for v in 0 .. 16 vector(16):
+                                y.line[0, v + 16] = x[2 * i, 16 * j + v]
+                                y.line[1, v + 16] = x[2 * i, 16 * j + v + 1]
+                            if j > 0:
+                                for @ in 0 .. 16 vector(16):
+                                    y[2 * i, 16 * j + @ + y.turn0 - 16] = y.line[0, @ + y.turn0]
+                                    y[2 * i + 1, 16 * j + @ + y.turn1 - 16] = y.line[1, @ + y.turn1]
+                            else:
+                                for @ in 0 .. 16 vector(16):
+                                    if @ >= 16 - y.turn0:
+                                        y[2 * i, @ + y.turn0 - 16] = y.line[0, @ + y.turn0]
+                                    if @ >= 16 - y.turn1:
+                                        y[2 * i + 1, @ + y.turn1 - 16] = y.line[1, @ + y.turn1]
+                            for @ in 0 .. 16 vector(16):
+                                y.line[0, @] = y.line[0, @ + 16]
+                                y.line[1, @] = y.line[1, @ + 16]
+                        for @ in 0 .. 16 vector(16):
+                            if @ < 16 - y.turn0:
+                                y[2 * i, @ + y.turn0 + 384] = y.line[0, @ + y.turn0]
+                            if @ < 16 - y.turn1:
+                                y[2 * i + 1, @ + y.turn1 + 384] = y.line[1, @ + y.turn1]
+            for v in 0 .. 3 vector(4):
+                y[2 * i, v + 400] = 0.0:f32
+        """.replace("@", "y.cell"),
+        params=STREAMED,
+        machine=LINES,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("if 403", "if (i < 3) & (403"),
+        ("y[2 * i + 1, 16", "s[i] = 0.0:f32\n                y[2 * i + 1, 16"),
+    ],
+    ids=["one condition", "also on rows", "stores elsewhere"],
+)
+def test_what_is_stored_behind_is_the_same(old, new):
+    text = ROWS.replace(old, new) if old else ROWS
+    text = text.replace("(403 - 16 * j >= 16", "(403 - 16 * j >= 16)")
+    before = function(text, STREAMED)
+    step = next(step for step in passes.PASSES if step.name == "behind")
+    after = step.apply(before, LINES)
+    verify(after, final=True)
+    assert "y.line" in print_function(after)
+    x = np.random.default_rng(0).random((9, 403), np.float32)
+    stored = []
+    for each in (before, after):
+        y, s = np.ones((9, 403), np.float32), np.ones(9, np.float32)
+        run(each, x, y, s)
+        stored.append((y, s))
+    for got, want in zip(*stored, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "width"),
+    [
+        (" stream", "", 64),
+        ("403 - 16", "402 - 16", 32),
+        ("0 .. 26", "0 .. 15", 64),
+        ("403]", "416]", 64),
+        ("f32", "i16", 64),
+        ("y[2 * i + 1, 16", "y[2 * i, 16", 64),
+        ("= x[2 * i, 16 * j + v]", "= y[0, 16 * j + v]", 64),
+        ("403 - 16 * j >= 16", "16 * j - 16 >= 16", 64),
+        ("y[2 * i + 1, 16 * j + v]", "y[2 * i + 1, 32 * j + v]", 64),
+        ("                y[2 * i + 1", MASK + "y[2 * i + 1", 64),
+    ],
+    ids=[
+        "nothing is streamed", "registers are no lines", "short", "lines begin the rows",
+        "16 bits are not shuffled", "a row twice", "read in the loop",
+        "the first ones are left out", "steps over a line", "a mask",
+    ],
+)  # fmt: skip
+def test_what_is_not_stored_behind(old, new, width):
+    step = next(step for step in passes.PASSES if step.name == "behind")
+    machine = Machine(vector_bytes=width, registers=32)
+    text, params = ROWS.replace(old, new), STREAMED.replace(old, new)
+    got = print_function(step.apply(function(text, params), machine))
+    assert (text, params) != (ROWS, STREAMED) and "line" not in got
 
 
 def test_separate_decides_outside_the_reduction():
