@@ -194,10 +194,7 @@ class Group:
     @cached_property
     def cost(self) -> float:
         """Arithmetic of one instance, roughly in additions."""
-        slow = {"div", "sqrt", "rsqrt", "floordiv", "mod"}
-        heavy = {n for n, op in OPERATIONS.items() if op.result == "float"} - slow | {"pow"}
-        names = [getattr(item, "op", "") for item in walk(self.main.value)]
-        return 1.0 + sum(12.0 if n in heavy else 5.0 if n in slow else 0.5 for n in names if n)
+        return 1.0 + sum(_price(item) for item in walk(self.main.value) if isinstance(item, Call))
 
     def stride(self, access: Access, index: str) -> int | None:
         """Elements between the cells read by neighbours along `index`; None if it varies."""
@@ -264,3 +261,15 @@ def _name(stages: Sequence[Stage]) -> str:
 def _int(expr: Expr) -> int:
     assert isinstance(expr, Const), f"{expr} is not bound"
     return int(expr.value)
+
+
+SLOW = {"div", "sqrt", "rsqrt", "floordiv", "mod"}
+LIGHT = {"floor", "ceil"}
+HEAVY = {name for name, op in OPERATIONS.items() if op.result == "float"} - SLOW - LIGHT | {"pow"}
+
+
+def _price(call: Call) -> float:
+    """Additions that an operation takes the time of, roughly."""
+    if call.op == "pow" and isinstance(n := call.args[1], Const) and n.value in range(5):
+        return 0.5 * int(n.value).bit_length()  # it multiplies
+    return 12.0 if call.op in HEAVY else 5.0 if call.op in SLOW else 0.5

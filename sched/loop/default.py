@@ -38,6 +38,10 @@ RUN = 8
 """Vectors that a thread reads one after the other, at least, where threads share a row."""
 OWN = 4
 """Instances of a sum, at least, for each cell of the results that its blocks have of their own."""
+FEW = 8
+"""Elements that are added to a cell, at most, of which those of a few cells are near each other."""
+PART = 4
+"""Vectors of a part of a row whose sums are in registers."""
 ROWS = 64
 """Rows of a block in which a temporary slides along, at most."""
 
@@ -159,7 +163,23 @@ def _choose(
         outer, chunk = _shared_inside(group, vector, merge, lanes, machine)
     if not held and not chunk and (rows := neighbours(group, vector, machine)):
         return replace(rows, outer=outer)
-    return Choice(vector=vector, merge=merge, outer=outer, chunk=chunk)
+    vectors = 0 if outer == vector else _part(group, vector, lanes, machine)
+    return Choice(vector=vector, vectors=vectors, merge=merge, outer=outer, chunk=chunk)
+
+
+def _part(group: Group, vector: str, lanes: int, machine: Machine) -> int:
+    """Vectors of a part of a row of sums that is too long for registers: as many as those hold
+    where each cell adds a few elements, else, one row of elements after the other, as many as the
+    first cache holds (0: all of them)."""
+    if not group.reds or vector not in group.outs:
+        return 0
+    extent = group.extents[vector]
+    if extent <= machine.registers * lanes // 2:
+        return 0
+    if group.work <= FEW * group.cells:
+        return PART
+    near = machine.l1 // (2 * group.sizes[group.main.tensor] * lanes)
+    return near if extent > near * lanes else 0
 
 
 def _shared_inside(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,6 +69,7 @@ class NestWriter:
             self._squares(c.vector, c.turned)
             return
         inner: list[str] = []
+        held = 1
         names = {index: index for index in (*self.outs, *self.reds)}
         after: dict[str, str] = {}
         for index, height in c.tile:
@@ -76,6 +78,7 @@ class NestWriter:
             if height > 1 and self._split(index, height):
                 names[index], after[index] = f"{index}o", f"{index}i"
                 inner.append(f"{index}i")
+                held *= height
         width = c.vectors * self.lanes
         if c.outer == c.vector and c.chunk:
             width = c.chunk
@@ -85,6 +88,8 @@ class NestWriter:
                 inner.append(f"{c.vector}i")
         elif c.vector is not None and c.vector in self.outs:
             inner.append(names.pop(c.vector))
+        if c.vector in self.outs:
+            held *= min(width or math.inf, self.extents[c.vector])
         strip: list[str] = []
         first = []
         for index, size in c.blocks:
@@ -122,9 +127,8 @@ class NestWriter:
             reds = [names[i] for i in self.reds if i in names]
             inner = [n for n in inner if n not in in_lanes] + in_lanes
         self.draft.order(self.group.name, self.prefix, [*outer, *reds, *inner])
-        chunked = c.outer == c.vector and c.chunk > 0  # a block for a thread, not for registers
         cells = group.reds and inner and outer and not c.solved and not group.holes
-        if cells and not chunked and not self.shared:
+        if cells and not self.shared and held <= self.lanes * self.machine.registers // 2:
             self.draft.attempt(Stage(group.name, self.prefix + outer[-1], "register"))
 
     def _by_words(self) -> bool:

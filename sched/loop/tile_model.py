@@ -45,6 +45,9 @@ A_GUARD, A_BRANCH = 2.0, 4.0
 """Operations that a guarded read costs: a mask of lanes, or a branch for one value of all lanes."""
 UNEVEN = 1.03
 """How much longer threads take that wait for panels of others."""
+BODY = 256.0
+"""Additions of one step of a tile, at most: more than one row of cells gives no reason to run, and
+to compile, more code than a core keeps decoded."""
 PAGE, WAYS, PASSING = 4096, 8, 2
 """Bytes after which lines meet in one set of the first cache, how many it holds, and how many of
 them others need that pass through."""
@@ -107,6 +110,7 @@ class Tiles:
         """Blocks of one other index, whose accumulators fit the registers, or of two where one is
         too short to fill them."""
         room = (self.machine.registers - 1 - vectors) // vectors
+        room = min(room, int(BODY / (self.group.cost * vectors)))
         useful = [i for i in reversed(self.tiled) if i != vector and self._shares(i)]
         yield {}
         for index in useful:

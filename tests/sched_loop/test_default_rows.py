@@ -189,3 +189,36 @@ def test_streamed_results_are_right() -> None:
     rows = np.empty((1024 * 1024 + 1,), np.float32)[1:].reshape(1024, 1024)  # starts in a line
     run(x, y, out=rows)
     np.testing.assert_array_equal(rows, x - y)
+
+
+WIDE_ROWS = [
+    ("y[i,j] = sum(x[i,k,j])", (3, 70, 5001)),
+    ("y[i,j] = sum(x[i,k,j])", (3, 4, 5001)),
+    ("y[i,j] = sum(x[i,j,k])", (3, 2100, 3)),
+    ("y[i,j] = max(x[i,j,k])", (3, 2100, 7)),
+    ("y[i,j] = argmax(x[i,j,k], over=k)", (3, 2100, 4)),
+    ("y[i,j] = max(x[i+p,j,0], over=p) where p in 0:3", (9, 4100, 1)),
+    ("m[i,j] = max(x[i,k,j])\ny[i,k,j] = exp(x[i,k,j] - m[i,j])", (2, 5, 4100)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i8", "u1"])
+@pytest.mark.parametrize(("text", "shape"), WIDE_ROWS)
+def test_rows_of_sums_wider_than_all_registers(
+    text: str, shape: tuple[int, ...], dtype: str
+) -> None:
+    """No register holds such a row: parts of it do, or memory near by."""
+    op, x = dt.op(text), np.random.default_rng(0).integers(0, 4, shape).astype(dtype)
+    np.testing.assert_allclose(op(x), dt.interpret(op, x), rtol=1e-3 if dtype == "f2" else 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "part"),
+    [(50, 64, 0), (50, 65, 0), (50, 4096, 0), (50, 4097, 4096), (8, 65, 32)],
+)
+def test_parts_of_rows_of_sums(rows: int, columns: int, part: int) -> None:
+    """What half of the registers hold is whole; else the first cache holds it, or, where few
+    elements are added, four registers."""
+    text = chosen("y[i,j] = sum(x[i,k,j])", 9, rows, columns)
+    assert (f'.split("j", {part})' in text) == bool(part)
+    assert ('scope="register"' in text) == (columns == 64 or rows == 8)
