@@ -19,7 +19,8 @@ a row's end, under a condition that first ones fulfil, become a loop of their ow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
 
 from ...algo.tensor_expr.affine import bounds, linear, normalize
@@ -35,6 +36,7 @@ from ...algo.tensor_expr.build import (
     sub,
 )
 from ...algo.tensor_expr.expr import Call, Expr, Index, accesses, indices_of
+from ...algo.tensor_expr.expr import substitute as replaced
 from ...sched.loop.machine import Machine
 from ..ir import (
     Alloc,
@@ -71,26 +73,42 @@ def behind(function: Function, machine: Machine) -> Function:
     if machine.vector_bytes != LINE:
         return function
     params = {param.name: param for param in function.params}
-    body = _stmt(function.body, Scope(params, {}), machine)
+    body = _stmt(function.body, _Around(Scope(params, {}), {}), machine)
     if body is function.body:
         return function
     return simplify(Function(function.name, function.params, body))
 
 
-def _stmt(stmt: Stmt, scope: Scope, machine: Machine) -> Stmt:
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is known at a statement, and what the names are that `Let`s around it give."""
+
+    scope: Scope
+    lets: Mapping[Expr, Expr]
+
+    def within(self, stmt: Stmt) -> _Around:
+        buffers, lets = self.scope.buffers, self.lets
+        if isinstance(stmt, Alloc):
+            buffers = {**buffers, **{buffer.name: buffer for buffer in stmt.buffers}}
+        if isinstance(stmt, Let):
+            lets = {**lets, Index(stmt.var): replaced(stmt.value, lets)}
+        return _Around(Scope(buffers, inside(stmt, self.scope.known)), lets)
+
+
+def _stmt(stmt: Stmt, around: _Around, machine: Machine) -> Stmt:
     if isinstance(stmt, For) and stmt.kind == "serial":
         for name in dict.fromkeys(store.buffer for _, _, store in _stored(stmt.body)):
-            if name in scope.buffers and (found := _lines(stmt, name, scope, machine)) is not None:
-                return found
-    buffers = scope.buffers
-    if isinstance(stmt, Alloc):
-        buffers = {**buffers, **{buffer.name: buffer for buffer in stmt.buffers}}
-    within = Scope(buffers, inside(stmt, scope.known))
+            if name in around.scope.buffers:
+                found = _lines(stmt, name, around, machine)
+                if found is not None:
+                    return found
+    within = around.within(stmt)
     return rebuild(stmt, lambda inner: _stmt(inner, within, machine))
 
 
-def _lines(loop: For, name: str, scope: Scope, machine: Machine) -> Stmt | None:
+def _lines(loop: For, name: str, around: _Around, machine: Machine) -> Stmt | None:
     """The loop with the stores to a buffer in whole lines; None if they are so, or cannot be."""
+    scope = around.scope
     buffer = scope.buffers[name]
     if not buffer.stream or buffer.dtype.itemsize not in WORDS or loop.step != 1 or loop.until:
         return None
@@ -100,15 +118,15 @@ def _lines(loop: For, name: str, scope: Scope, machine: Machine) -> Stmt | None:
         taken, other = (
             with_(loop, body=_where(loop.body, (fixed,), holds)) for holds in (True, False)
         )
-        whole = _lines(taken, name, scope, machine)
-        return None if whole is None else If(fixed, whole, _stmt(other, scope, machine))
+        whole = _lines(taken, name, around, machine)
+        return None if whole is None else If(fixed, whole, _stmt(other, around, machine))
     body = _where(loop.body, conditions, True)
     rows = _rows(loop, body, buffer)
     if rows is None or sum(len(row.parts) for row in rows) > machine.registers // 2:
         return None
     cells = LINE // buffer.dtype.itemsize
-    starts = [_start(loop, row, buffer, scope) for row in rows]
-    if all(_divides(cells, start) for start in starts):
+    turns = [_turn(loop, row, buffer, around) for row in rows]
+    if all(turn == const(0) for turn in turns):
         return None
     ends = [_end(loop, cond) for cond in conditions]
     if None in ends:
@@ -118,7 +136,6 @@ def _lines(loop: For, name: str, scope: Scope, machine: Machine) -> Stmt | None:
     each = len(rows[0].parts)
     if least is None or least * each < SHORTEST:
         return None
-    turns = [normalize(mod(mul(const(-1), start), const(cells)), scope.known) for start in starts]
     whole = Lines(with_(loop, hi=end, body=body), buffer, cells, rows).stmt(turns)
     return block(whole, with_(loop, lo=end))
 
@@ -218,16 +235,12 @@ def _different(loop: For, a: tuple[For, Store], b: tuple[For, Store]) -> bool:
     return False
 
 
-def _start(loop: For, row: Row, buffer: Buffer, scope: Scope) -> Expr:
-    """Where in memory a row begins."""
+def _turn(loop: For, row: Row, buffer: Buffer, around: _Around) -> Expr:
+    """How many cells the first line of a row lies behind its first cell."""
     vector, store = row.first
     index = at(store, {Index(vector.var): vector.lo, Index(loop.var): loop.lo})
-    return normalize(place(index, buffer), scope.known)
-
-
-def _divides(cells: int, start: Expr) -> bool:
-    form = linear(start)
-    return form is not None and all(n % cells == 0 for n in (form.const, *form.terms.values()))
+    start = mul(const(-1), replaced(place(index, buffer), around.lets))
+    return normalize(mod(start, const(LINE // buffer.dtype.itemsize)), around.scope.known)
 
 
 def _end(loop: For, cond: Expr) -> Expr | None:
