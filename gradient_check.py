@@ -52,9 +52,10 @@ def check_grads(
     every element of the results along a random direction; and both with each other by the adjoint
     identity <J v, g> = <v, J' g>, to 1e-10. Where they do not agree, differences of `step` and of
     half of it are extrapolated, which functions with large third derivatives need. What differs by
-    more than `tolerance` times the larger of 1 and the derivative is an error, which says of what
-    parameter and element, and shows the gradient operator. `order` 2 checks the gradient in the
-    same way, by its cotangents too.
+    more than `tolerance` times the larger of 1 and the derivative, and by more than the rounding of
+    the results that move explains, is an error, which says of what parameter and element, and
+    shows the gradient operator. `order` 2 checks the gradient in the same way, by its cotangents
+    too.
 
     Raises it for arguments that are not finite too. At ties and kinks differences say nothing of
     derivatives: choose other points.

@@ -170,6 +170,51 @@ def test_large_third_derivatives_are_no_mistake(mode: str) -> None:
     dt.check_grads(dt.op("y[i] = sin(300 * x[i])"), [np.linspace(0, 0.02, 9)], modes=mode)
 
 
+LARGE = [
+    "y[i] = exp(30 * x[i])",
+    "y[] = sum(exp(30 * x[i]))",
+    "y[] = sum(x[i]) + 1e20",
+    "y[i] = x[i] + 1e7",
+    "y[i] = 1e10 * x[i]**2 + x[0]",
+]
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+@pytest.mark.parametrize("text", LARGE)
+def test_large_results_are_no_mistake_of_small_ones(text: str, interpreted: bool) -> None:
+    """Of x[0] differences of what x[1] makes large say nothing, or little."""
+    dt.check_grads(dt.op(text), (np.array([-0.4, 0.9]),), order=2, interpreted=interpreted)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_an_infinite_result_that_stays_is_no_mistake(mode: str) -> None:
+    op = dt.op("f(x: [N], z: [N]) -> y, v:\n y[i] = x[i]**2\n v[i] = log(z[i])")
+    dt.check_grads(op, (np.ones(2), np.array([0.5, 0.0])), "x", modes=mode)
+
+
+def test_beside_large_results_mistakes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dy[1] in dx[0] is less than what rounding takes of y[1], which x[0] does not move."""
+    op = dt.op("wrong(x: [2], dy: [2]) -> dx:\n"
+               " dx[i] = 30 * dy[i] * exp(30 * x[i]) + where(i < 1, 0.001 * dy[1], 0)")  # fmt: skip
+    monkeypatch.setattr(differentiable, "adjoint", lambda *_: op)
+    g = np.random.default_rng(0).standard_normal(2)
+    slope = 30 * g[0] * np.exp(-9)
+    near(refused(dt.op("y[i] = exp(30 * x[i])"), (np.array([-0.3, 0.9]),)),
+         "gradient of y by x: ", slope + 0.001 * g[1],
+         " at x[0], central differences give ", slope, f"\n{op.text}")  # fmt: skip
+
+
+def test_a_mistake_by_what_data_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding is asked for where v is NaN, and x is read outside there."""
+    op = dt.op("wrong(x: f64[N], v: f64[M], dy: f64[M]) -> dv:\n dv[i] = 0 * v[i] * dy[i] * x[0]")
+    monkeypatch.setattr(differentiable, "adjoint", lambda *_: op)
+    read = dt.op("f(x: f64[N], v: f64[M]) -> y:\n y[i] = x[i64(v[i])-2] * v[i]")
+    text = refused(read, (np.ones(3), np.array([2.5])), "v", modes="reverse")
+    g = np.random.default_rng(0).standard_normal()
+    near(text, "gradient of f by v: ", 0.0,
+         " at v[0], central differences give ", g, f"\n{op.text}")  # fmt: skip
+
+
 def test_a_kink_is_named() -> None:
     op = dt.op("y[i] = max(x[i], 0) + max(0.5 * x[i], 0)")
     text = refused(op, (np.array([1.0, 4e-6]),))
