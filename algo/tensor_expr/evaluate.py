@@ -257,7 +257,7 @@ class Evaluator:
             if position.size and (position.min() < 0 or position.max() >= extent):
                 bad = np.logical_or(position < 0, position >= extent)
                 wrong = bad if box.mask is None else np.logical_and(bad, box.mask)
-                if wrong.any():
+                if wrong.any() and 0 not in box.shape:
                     self._outside(expr, dim, extent, position, wrong, box)
                 if extent == 0:
                     return None

@@ -288,6 +288,11 @@ def test_empty_reductions_give_the_identity() -> None:
     agrees(run("s[j] = x[0,j] + 0", floats(1, 0)), np.zeros(0, np.float32))
 
 
+def test_where_nothing_runs_what_is_read_for_all_instances_may_be_absent() -> None:
+    op = parse("f(x: f64[N], z: f64[M]) -> y:\n y[] = sum(x[i] * sin(z[0]))")
+    assert interpret(op, np.zeros(0), np.zeros(0)) == op(np.zeros(0), np.zeros(0)) == 0
+
+
 def test_a_body_without_the_reduced_index_counts() -> None:
     x = floats(3, 5)
     agrees(run("s[i] = sum(x[i,0] + 0 * x[0,k])", x), 5 * x[:, 0], 1e-4)
