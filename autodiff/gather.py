@@ -324,11 +324,11 @@ def _conjunction(conditions: Sequence[Expr]) -> Expr | None:
 
 
 def implied(condition: Expr, known: Iterable[Expr]) -> bool:
-    """Is it proved that `condition` holds wherever all of `known` do, for all sizes?"""
+    """Is it proved that `condition` holds wherever all of `known` do, for all sizes, 0 too?"""
     facts = [c for c in known if is_affine(c)]
     if not is_affine(condition):
         return False
     if condition in facts:
         return True
     dims = list(dict.fromkeys(name for c in (*facts, condition) for name in indices_of(c)))
-    return counterexample(dims, facts, (condition,)) is None
+    return counterexample(dims, facts, (condition,), least=0) is None

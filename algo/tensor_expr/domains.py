@@ -56,18 +56,19 @@ def _texts(conditions: Sequence[Expr], sizes: Iterable[str] | None = None) -> li
 
 
 def counterexample(
-    dims: Sequence[str], given: Sequence[Expr], claim: Sequence[Expr]
+    dims: Sequence[str], given: Sequence[Expr], claim: Sequence[Expr], least: int = 1
 ) -> dict[str, int] | Answer | None:
-    """A point where `given` holds and `claim` does not; None if proved, UNKNOWN if out of quota."""
-    return _counterexample(tuple(dims), tuple(given), tuple(claim)) if claim else None
+    """A point where `given` holds and `claim` does not, sizes being at least `least`; None if
+    proved, UNKNOWN if out of quota."""
+    return _counterexample(tuple(dims), tuple(given), tuple(claim), least) if claim else None
 
 
 @lru_cache(maxsize=1 << 14)
 def _counterexample(
-    dims: tuple[str, ...], given: tuple[Expr, ...], claim: tuple[Expr, ...]
+    dims: tuple[str, ...], given: tuple[Expr, ...], claim: tuple[Expr, ...], least: int
 ) -> dict[str, int] | Answer | None:
     sizes = sizes_of((*given, *claim))
-    positive = [compare("ge", Size(name), Const(1)) for name in sizes]
+    positive = [compare("ge", Size(name), Const(least)) for name in sizes]
     held, claimed = points(dims, [*positive, *given], sizes), points(dims, claim, sizes)
     try:
         with isl.quota():

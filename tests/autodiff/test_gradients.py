@@ -298,3 +298,13 @@ def test_products_of_nothing_have_gradients(n: int, m: int) -> None:
     assert z == 1
     for got, size in zip(pull(1.0), (n, m), strict=True):
         np.testing.assert_array_equal(got, np.zeros(size))
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 2), (1, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize("chosen", ["M > 0", "M - 1 > -1", "(i == 1) & (i > M)", "M - 1 == -1"])
+def test_choices_by_sizes_are_made_of_sizes_of_0_too(chosen: str, n: int, m: int) -> None:
+    op = parse(f"""f(x: [N], u: [], z: [M]) -> y:
+ h[i] = where({chosen}, u[] * x.zero[i-1] + x[i]**2, 0) where i in 0:N
+ y[i] = h[i] * where({chosen}, x.edge[i-2] + u[], 0) where i in 0:N""")
+    x, z = np.arange(1.0, n + 1), np.ones(m)
+    dt.check_grads(op, [x, 0.7, z], interpreted=True, order=2)

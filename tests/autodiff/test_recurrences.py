@@ -133,6 +133,16 @@ def test_recurrences_of_no_step_have_gradients(value: str) -> None:
     assert adjoint(back, "x")(empty, empty, empty).shape == (0,)
 
 
+def test_second_derivatives_read_no_last_step_where_there_is_none() -> None:
+    op = parse("f(x: [B, T]) -> y:\n a[i,t] = sin(a.zero[i,t-1]) + x[i,t]\n y[] = sum(a[i,t]**2)")
+    twice = op.gradient("x").gradient("dy")
+    assert twice.text.endswith(
+        "ddy[] = sum(2 * a[i,T-1] * ddx_total[i,T-1], where=T > 0) + "
+        "sum(2 * a[i,t] * ddx_total[i,t]) where t in 0:T-1"
+    )
+    assert twice(np.ones((3, 0)), np.ones((3, 0))) == 0
+
+
 def test_empty_recurrences_beside_what_is_not_empty() -> None:
     op = parse("f(x: f64[N,M], w: f64[M]) -> h:\n h[t,m] = w[m] * h.zero[t-2,m] + x[t,m]")
     for shape in ((0, 3), (3, 0), (1, 3)):
