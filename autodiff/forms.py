@@ -34,6 +34,7 @@ from .written import Writer
 
 BOUNDED = ("tanh", "sigmoid", "erf", "sin", "cos", "sign")
 """Operations whose results are from -1 to 1."""
+ZERO = Const(0)
 MOST = 4  # th power that is written as one
 Parts = Sequence[tuple[tuple[Range, ...], Expr]]
 
@@ -100,7 +101,7 @@ def _whole(c: Cotangent, forms: Sequence[_Forms]) -> Cotangent | None:
     if best is None or length(best) >= forms[0].written_out(mine[1]):
         return None
     hints = next((t.hints for t in c.terms if any(t.hints)), c.terms[0].hints)
-    return replace(c, terms=[Term((), (), _value(best, forms), hints)])
+    return _without_nothing(replace(c, terms=[Term((), (), _value(best, forms), hints)]))
 
 
 def _by_terms(c: Cotangent, forms: Sequence[_Forms]) -> Cotangent:
@@ -109,7 +110,13 @@ def _by_terms(c: Cotangent, forms: Sequence[_Forms]) -> Cotangent:
     scatters = {n: replace(s, value=_value(s.value, forms)) for n, s in c.scatters.items()}
     same = all(a.value is b.value for a, b in zip(terms, c.terms, strict=True))
     same = same and all(scatters[n].value is s.value for n, s in c.scatters.items())
-    return c if same else replace(c, terms=terms, scatters=scatters)
+    return c if same else _without_nothing(replace(c, terms=terms, scatters=scatters))
+
+
+def _without_nothing(c: Cotangent) -> Cotangent:
+    """A cotangent without parts that have cancelled: a number 0 has not its type."""
+    scatters = {n: s for n, s in c.scatters.items() if s.value is not ZERO}
+    return replace(c, terms=[t for t in c.terms if t.value is not ZERO], scatters=scatters)
 
 
 def _value(value: Expr, forms: Sequence[_Forms]) -> Expr:
@@ -118,7 +125,8 @@ def _value(value: Expr, forms: Sequence[_Forms]) -> Expr:
     def branches(item: Expr) -> Expr:
         match item:
             case Call("where", (condition, a, b)):
-                return Call("where", (condition, shorter(a), shorter(b)))
+                yes, no = shorter(a), shorter(b)
+                return yes if yes is no else Call("where", (condition, yes, no))
         return item
 
     def shorter(expr: Expr) -> Expr:

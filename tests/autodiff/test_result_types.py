@@ -11,6 +11,7 @@ import pytest
 BOTH = dt.op("f(x: f64[N]) -> y, b:\n  y[i] = x[i] ** 2\n  b[i] = x[i] > 0")
 PLACED = dt.op("y[i] = x[i] ** 2\nb[] = argmax(x[i])\nz[i] = x[i] * n[i]\nm[i] = n[i] + 1")
 MIXED = dt.op("h(x: f64[N], z: f32[N]) -> y:\n  y[i] = x[i] * z[i]")
+VANISHING = ["z[i] - z[i]", "z[0] - z[0]", "where(x[i] > 0, z[k[i]] - z[k[i]], 0)"]
 X = np.array([1.0, 2.0, 3.0])
 Z = np.array([4.0, 5.0, 6.0], np.float32)
 N = np.arange(3)
@@ -88,3 +89,11 @@ def test_arguments_are_numbered_from_the_end_too(wrap: Any) -> None:
     dz, dx = dt.grad(wrap(op), (-1, 0))(X, X)
     same(dz, 2 * X * X)
     same(dx, X * X)
+
+
+@pytest.mark.parametrize("value", VANISHING)
+def test_what_cancels_leaves_zeros_of_the_type(value: str) -> None:
+    op = dt.op(f"f(x: [N], z: [N], k: i64[N]) -> y:\n  y[i] = x[i] * ({value})")
+    back = op.gradient("z")
+    assert "zeros_like" in back.text
+    same(back(Z, X), np.zeros(3, np.float32))
