@@ -34,6 +34,7 @@ from ..algo.tensor_expr.expr import (
 from ..algo.tensor_expr.folds import groups, part_of
 from ..algo.tensor_expr.op import Equation
 from .clock import Clock, Recurrence
+from .cotangent import is_less
 from .naming import fresh_name
 from .statements import Normal, reads
 from .tidy import mapped
@@ -289,17 +290,17 @@ def _surely(op: str, one: Expr, other: Expr) -> bool:
 
 
 def _least(one: Expr, other: Expr) -> Expr:
-    """The lesser of two formulas, one of them where it always is."""
-    if _surely("le", one, other):
+    """The lesser of two formulas, one of them where it always is, where sizes are 0 too."""
+    if _surely("le", one, other) and is_less(one, other):
         return one
-    return other if _surely("le", other, one) else minimum(one, other)
+    return other if _surely("le", other, one) and is_less(other, one) else minimum(one, other)
 
 
 def _most(one: Expr, other: Expr) -> Expr:
-    """The greater of two formulas, one of them where it always is."""
-    if _surely("ge", one, other):
+    """The greater of two formulas, one of them where it always is, where sizes are 0 too."""
+    if _surely("ge", one, other) and is_less(other, one):
         return one
-    return other if _surely("ge", other, one) else maximum(one, other)
+    return other if _surely("ge", other, one) and is_less(one, other) else maximum(one, other)
 
 
 def _chosen(item: Expr) -> Expr:

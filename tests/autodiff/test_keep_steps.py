@@ -96,6 +96,9 @@ JOINT = """f(x: [S], w: [T, S, S]) -> v:
  z[0,s] = 1.0
  m[t,s], z[t,s] = soft(m[t-1,r] + log(z[t-1,r]) + w[t,r,s], 1.0) where t in 1:T
  v[s] = m[T-1,s] + log(z[T-1,s])"""
+BATCHED = """rnn(x: [B, T, D], U: [D, D]) -> h:
+ g[b,t,j] = x[b,t,j] + sum(U[j,k] * h.zero[b,t-1,k])
+ h[b,t,j] = tanh(g[b,t,j])"""
 Shapes = Callable[[int], tuple[tuple[int, ...], ...]]
 
 
@@ -146,6 +149,14 @@ def test_some_steps_of_a_recurrence_are_kept(name: str, length: int) -> None:
     _, plain = dt.vjp(op, *arrays, keep=())
     for one, two in zip(pull(np.cos(y)), plain(np.cos(y)), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("text", [STEPWISE, STEPWISE.replace("t-1", "t+1")], ids=["up", "down"])
+def test_nothing_is_computed_again_where_there_is_no_step(text: str) -> None:
+    op = parse(text)
+    _, pull = dt.vjp(op, *(np.ones(s) for s in lstm(0)[:3]), keep={"h": 4, "c": 4})
+    for found, shape in zip(pull(np.ones(2)), lstm(0)[:3], strict=True):
+        np.testing.assert_array_equal(found, np.zeros(shape))
 
 
 @pytest.mark.parametrize("name", sorted(STEPS))
@@ -251,7 +262,7 @@ def test_what_a_step_computes_for_itself_is_computed_before_the_first_too() -> N
     gates = [line for line in lines(op.gradient("x", keep={"h": 4, "c": 4})) if line[0] == "g"][1:3]
     assert gates == [
         "g[t,j] = tanh(sum(W[2,j,d] * x[t,d]) + sum(U[2,j,e] * "
-        "where(t - 1 >= 0, h[t-1,e], 0))) where t in 0:1",
+        "where(t - 1 >= 0, h[t-1,e], 0))) where t in 0:min(1, T)",
         "g[4*to+ti,j] = tanh(sum(W[2,j,d] * x[4*to+ti,d]) + sum(U[2,j,e] * h[4*to+ti-1,e])) "
         "where to in 0:(T+2)//4, ti in 1:5, 4 * to + ti < T",
     ]
@@ -321,3 +332,12 @@ def test_a_step_that_two_gradients_read_alike_is_defined_for_both() -> None:
  y[] = sum(h[t]**2)""")
     first = op.gradient("x", keep={"h": 4, "c": 4}).gradient(("x", "h_kept", "c_kept"))
     dt.check_grads(first, _uniform((8,), (), (2,), (2,), (), (8,)), "x", modes="reverse")
+
+
+@pytest.mark.parametrize("length", [0, 1, 4])
+def test_gradients_with_steps_of_a_batch_are_differentiated(length: int) -> None:
+    op = parse(BATCHED)
+    x, U, dh = _uniform((2, length, 2), (2, 2), (2, length, 2))
+    kept = op.keeping({"h": 2})(x, U)[1]
+    back = op.gradient(("x", "U"), keep={"h": 2})
+    dt.check_grads(back, [x, U, kept, dh], interpreted=True, elements=4)
