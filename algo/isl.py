@@ -200,6 +200,11 @@ _PLAIN = re.compile(r"(?!x__)[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPED = re.compile(r"_x([0-9a-f]+)_")
 
 
+def number(value: int) -> raw.Val:
+    """An integer of any size."""
+    return raw.Val(value) if abs(value) < 1 << 62 else raw.Val(str(value))
+
+
 def ident(text: str) -> str:
     """`text` as an identifier for isl: unchanged, or escaped behind `x__`."""
     if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:  # isl's keywords have no case

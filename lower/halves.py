@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..algo.tensor_expr.expr import Access, Call, Const, Expr
+from ..algo.tensor_expr.operations import OPERATIONS
 
 LONGEST = 64
 """Cells of a row, at most: more lanes than any vector has."""
@@ -41,12 +42,13 @@ def by_halves(op: str, values: Sequence[Expr]) -> Expr:
 
 
 def row_of(expr: Expr) -> Row | None:
-    """The row whose cells an expression combines by halves, if it does just that."""
+    """The row whose cells an expression combines by halves, if it does just that, and by what gives
+    the cells' own type again."""
     first, width = expr, 1
     while isinstance(first, Call) and len(first.args) == 2 and width < LONGEST:
         first, width = first.args[0], 2 * width
     match expr, first:
-        case Call(op), Access(buffer, (index, _)):
-            row = Row(buffer, index, width, str(op))
+        case Call(str(op)), Access(buffer, (index, _)) if OPERATIONS[op].result == "same":
+            row = Row(buffer, index, width, op)
             return row if row.combined is expr else None
     return None

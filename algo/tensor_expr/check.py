@@ -19,7 +19,7 @@ from .bounds import check_bounds
 from .build import const
 from .components import tensor_cycles, units
 from .coverage import check_writes, shape
-from .defined import check_names, check_own_reads
+from .defined import check_integers, check_names, check_own_reads
 from .domains import closure, counterexample, within
 from .dynamic import check_maxima
 from .expr import (
@@ -61,6 +61,7 @@ class _Checker:
     def __init__(self, op: Op) -> None:
         self.op = op
         check_names(op)
+        check_integers(op)
         self.groups = groups(op.equations)
         self.equations: list[Equation] = []
         origins = [found for group in self.groups for found in self._add(group)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeGuard
 
-from ..errors import OpError
+from ..errors import OpError, shortly
 from .components import tensor_cycles
-from .expr import accesses
+from .expr import Access, Const, Expr, Range, accesses, children, indices_of, walk
 from .located import failure
 from .op import Equation, Op
 from .printer import print_expr
@@ -38,6 +39,29 @@ def check_names(op: Op) -> None:
                 raise failure(
                     op, n, f"{tensor} is read here before its last equation; define it first"
                 )
+
+
+def check_integers(op: Op) -> None:
+    """Raises `OpError` for a number in place of an index, or beside one, that has more bits."""
+    for n, eq in enumerate(op.equations):
+        for root in (Access(eq.tensor, eq.lhs), *eq.roots):
+            parts = list(walk(root))
+            for number in filter(_is_long, parts):
+                if any(number in children(item) and _has_places(item) for item in parts):
+                    value = shortly(number.value)
+                    message = f"{value} does not fit i64, the type of indices and sizes"
+                    raise failure(op, n, message)
+
+
+def _is_long(expr: Expr) -> TypeGuard[Const]:
+    return isinstance(expr, Const) and isinstance(expr.value, int) and expr.value.bit_length() > 63
+
+
+def _has_places(expr: Expr) -> bool:
+    """Does it compute with indices only, or index with them, or bound one?"""
+    if isinstance(expr, (Access, Range)):
+        return True
+    return bool(indices_of(expr)) and not accesses(expr)
 
 
 def check_own_reads(op: Op, mine: Mapping[int, Equation]) -> None:

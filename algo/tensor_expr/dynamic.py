@@ -65,4 +65,6 @@ def check_maxima(op: Op, sizes: Sequence[str]) -> None:
 def _maximum(name: str, most: Any) -> int:
     if isinstance(most, bool) or not hasattr(most, "__index__") or int(most) < 1:
         raise OpError(f"dynamic {name} <= {most!r}: expected a whole number of at least 1")
+    if int(most) >= 1 << 63:
+        raise OpError(f"dynamic {name} <= {most!r}: expected less than 2**63, as any size has")
     return int(most)

@@ -48,7 +48,7 @@ def _circle(equations: Mapping[int, Equation], needs: Needs) -> tuple[int, str] 
         sizes = at_sizes(one, [r.index for r in eq.ranges])
         here = _named(both.domain(), eq)
         for at, r in enumerate(eq.ranges):
-            here = here.fix_val(isl.raw.dim_type.set, at, isl.raw.Val(one[r.index]))
+            here = here.fix_val(isl.raw.dim_type.set, at, isl.number(one[r.index]))
         two = isl.first_point(_named(here.apply(both), equations[b]))
         assert two is not None
         x, y = _element(eq, one), _element(equations[b], two)

@@ -158,7 +158,7 @@ class _Frame:
             case Const(bool() as value, _):
                 return raw.Set.universe(self.space) if value else raw.Set.empty(self.space)
             case Const(int() as value, _):
-                return raw.Aff.val_on_domain(self._local, raw.Val(value))
+                return raw.Aff.val_on_domain(self._local, isl.number(value))
             case Call("and", (a, b)):
                 return self._values[a].intersect(self._values[b])
             case Call("or", (a, b)):
@@ -170,9 +170,9 @@ class _Frame:
             case Call("mul", (a, b)):
                 x, y = constant(a), constant(b)
                 if x is not None:
-                    return self._values[b].scale_val(raw.Val(x))
+                    return self._values[b].scale_val(isl.number(x))
                 if y is not None:
-                    return self._values[a].scale_val(raw.Val(y))
+                    return self._values[a].scale_val(isl.number(y))
             case Call("floordiv" | "mod" as op, (a, b)) if (by := constant(b)) is not None:
                 return self._division(op, self._values[a], by)
             case Call(op, (a, b)) if op in _ON_FUNCTIONS:
@@ -182,7 +182,7 @@ class _Frame:
     def _division(self, op: str, value: _Function, by: int) -> _Function:
         if by == 0:
             return raw.Aff.zero_on_domain(self._local)
-        value, step = value if by > 0 else value.neg(), raw.Val(abs(by))
+        value, step = value if by > 0 else value.neg(), isl.number(abs(by))
         if op == "floordiv":
             return value.scale_down_val(step).floor()
         return value.mod_val(step) if by > 0 else value.mod_val(step).neg()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -29,12 +30,16 @@ from .uses import map_exprs, uses
 
 Shapes = Mapping[str, Sequence[int]]
 
+MOST = 1 << 59
+"""Elements, which may have 8 bytes and a border."""
+
 
 def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
     """The value of every size symbol, from the shape of every input.
 
     Raises `ShapeError` for an unknown or missing input, a wrong rank, extents that disagree, as
-    `index k: 8192 from F dim 1, 12 from W dim 0`, and an extreme value of nothing.
+    `index k: 8192 from F dim 1, 12 from W dim 0`, an extreme value of nothing, and a tensor that no
+    memory holds.
     """
     _check_ranks(checked, shapes)
     sizes: dict[str, int] = {}
@@ -57,6 +62,7 @@ def bind_sizes(checked: Checked, shapes: Shapes) -> dict[str, int]:
     if any(0 in shapes[rule.param] for rule in checked.rules):
         _check_bounds(checked, sizes)  # what was proved holds for sizes of at least 1
     _check_extremes(checked, sizes)
+    _check_addresses(checked, sizes)
     return sizes
 
 
@@ -184,6 +190,17 @@ _STARTS = {
     "argmin": None,
 }
 """Where accumulating equations start from, which take the extreme value of nothing too."""
+
+
+def _check_addresses(checked: Checked, sizes: Mapping[str, int]) -> None:
+    """Refuses a tensor whose elements have no addresses of 64 bits."""
+    for n, eq in enumerate(checked.equations):
+        shape = tuple(max(0, evaluate(e, sizes)) for e in checked.shapes[eq.tensor])
+        if math.prod(shape) >= MOST:
+            raise ShapeError(
+                f"{checked.op.name}: {eq.tensor} would have shape {shape}, more elements than any "
+                f"memory has" + located(checked.op, n)
+            )
 
 
 def _check_extremes(checked: Checked, sizes: Mapping[str, int]) -> None:

@@ -276,6 +276,10 @@ def test_an_index_from_memory_is_checked_against_the_length_of_the_call() -> Non
             "dynamic B <= 0: expected a whole number of at least 1",
         ),
         (
+            lambda: dt.op("f(x: [B]) -> y:\n dynamic B <= 9223372036854775808\n y[i] = x[i]"),
+            "dynamic B <= 9223372036854775808: expected less than 2**63, as any size has",
+        ),
+        (
             lambda: dt.dynamic("B", max="many"),
             "dynamic B <= 'many': expected a whole number of at least 1",
         ),

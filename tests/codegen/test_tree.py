@@ -120,3 +120,13 @@ def test_sums_side_by_side_are_stored_as_vectors() -> None:
     a, x = np.ones((64, 64), np.float32), np.ones(64, np.float32)
     np.testing.assert_array_equal(schedule(a, x), a @ x)
     assert "extractelement" not in schedule.source("llvm")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "?"])
+@pytest.mark.parametrize("op", ["<", "==", "*", "/"])
+def test_only_what_has_the_type_of_its_cells_is_a_tree(op: str, dtype: str) -> None:
+    f = dt.op(f"f(x: [I, 4]) -> y:\n    y[i] = (x[i,0] {op} x[i,2]) {op} (x[i,1] {op} x[i,3])")
+    x = np.random.default_rng(0).integers(0, 3, (17, 4)).astype(dtype)
+    for lanes in (2, 4, 8):
+        by = f.schedule().split("i", lanes).stage("x", at="io", scope="register").vectorize("ii")
+        np.testing.assert_array_equal(f.with_schedule(by, strict=True)(x), dt.interpret(f, x))
