@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -89,7 +88,7 @@ class NestWriter:
         elif c.vector is not None and c.vector in self.outs:
             inner.append(names.pop(c.vector))
         if c.vector in self.outs:
-            held *= min(width or math.inf, self.extents[c.vector])
+            held *= min(width or self.extents[c.vector], self.extents[c.vector])
         strip: list[str] = []
         first = []
         for index, size in c.blocks:
