@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from .. import isl
 from ..errors import InternalError
@@ -39,16 +38,17 @@ def skewed(
             return None
         raise
     node = schedule.get_root().child(0)
-    kind: Any = node.get_type()
-    if kind != isl.raw.schedule_node_type.band:
-        return None
-    band = node.band_get_partial_schedule()
-    for row in range(band.dim(isl.raw.dim_type.out)):
-        values = isl.raw.UnionMap.from_union_pw_aff(band.get_at(row))
-        if not _carries(values, first):
-            continue
-        found = {n: _value(values, n, eq) for n, eq in equations.items()}
-        return {n: v for n, v in found.items() if v is not None} if all(found.values()) else None
+    # A band inside of one that carries nothing serves all instances alike.
+    while node.get_type() == isl.raw.schedule_node_type.band:
+        band = node.band_get_partial_schedule()
+        for row in range(band.dim(isl.raw.dim_type.out)):
+            values = isl.raw.UnionMap.from_union_pw_aff(band.get_at(row))
+            if not _carries(values, first):
+                continue
+            found = {n: _value(values, n, eq) for n, eq in equations.items()}
+            kept = {n: v for n, v in found.items() if v is not None}
+            return kept if all(found.values()) else None
+        node = node.child(0)
     return None
 
 
