@@ -34,7 +34,7 @@ from ..algo.tensor_expr.expr import (
 from ..algo.tensor_expr.folds import groups, part_of
 from ..algo.tensor_expr.op import Equation
 from .clock import Clock, Recurrence
-from .cotangent import is_less
+from .cotangent import inside_of
 from .naming import fresh_name
 from .statements import Normal, reads
 from .tidy import mapped
@@ -168,12 +168,14 @@ class _Segments:
             return [_where(eq, compare("lt", run.step, first))]
         index, lo, hi = run.along.index, run.along.lo, run.along.hi
         end = run.at(first)
-        if run.rises:
-            fewer = Range(index, lo, _least(end, hi))
-        else:
-            fewer = Range(index, _most(normalize(add(end, Const(1))), lo), hi)
-        ranges = tuple(fewer if r is run.along else r for r in eq.ranges)
-        return [Equation(eq.tensor, eq.lhs, eq.rhs, ranges, eq.where)]
+        start = lo if run.rises else normalize(add(end, Const(1)))
+        stop = end if run.rises else hi
+        part = _most(start, lo), _least(stop, hi)
+        inside = inside_of(Index(index), part, (lo, hi))
+        if part_of(eq.rhs) is not None and inside is not None:  # it would be the reduction's
+            part, inside = (maximum(start, lo), minimum(stop, hi)), None
+        ranges = tuple(Range(index, *part) if r is run.along else r for r in eq.ranges)
+        return [Equation(eq.tensor, eq.lhs, eq.rhs, ranges, both(eq.where, inside))]
 
     def _within(self, eq: Equation) -> list[Equation]:
         """The equation at the steps of segments that are not kept."""
@@ -290,17 +292,17 @@ def _surely(op: str, one: Expr, other: Expr) -> bool:
 
 
 def _least(one: Expr, other: Expr) -> Expr:
-    """The lesser of two formulas, one of them where it always is, where sizes are 0 too."""
-    if _surely("le", one, other) and is_less(one, other):
+    """The lesser of two formulas, one of them where it always is."""
+    if _surely("le", one, other):
         return one
-    return other if _surely("le", other, one) and is_less(other, one) else minimum(one, other)
+    return other if _surely("le", other, one) else minimum(one, other)
 
 
 def _most(one: Expr, other: Expr) -> Expr:
-    """The greater of two formulas, one of them where it always is, where sizes are 0 too."""
-    if _surely("ge", one, other) and is_less(other, one):
+    """The greater of two formulas, one of them where it always is."""
+    if _surely("ge", one, other):
         return one
-    return other if _surely("ge", other, one) and is_less(one, other) else maximum(one, other)
+    return other if _surely("ge", other, one) else maximum(one, other)
 
 
 def _chosen(item: Expr) -> Expr:

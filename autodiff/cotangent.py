@@ -139,13 +139,13 @@ class Cotangent:
                 if bounds.index(first) <= at < bounds.index(end)
             ]
             inside = [
-                _without_place(term) if n in cuts and is_less(cuts[n][1], lo) else term
+                _without_place(term) if n in cuts and _is_less(cuts[n][1], lo) else term
                 for n, term in enumerate(terms)
                 if n not in cuts or n in partial
             ]
             where = _before(place(dim), hi, bounds[at + 2 : -1])
             if dim not in self.filled:
-                where = both(where, _inside(place(dim), (lo, hi), full[dim]))
+                where = both(where, inside_of(place(dim), (lo, hi), full[dim]))
             region = (*full[:dim], (lo, hi), *full[dim + 1 :])
             pieces.append((len(partial), (region, where, inside)))
         return [piece for _, piece in sorted(pieces, key=itemgetter(0))]
@@ -171,11 +171,11 @@ def _ascending(cuts: Sequence[tuple[Expr, Expr]], start: Expr, end: Expr) -> lis
     return out
 
 
-def _inside(at: Index, part: tuple[Expr, Expr], whole: tuple[Expr, Expr]) -> Expr | None:
+def inside_of(at: Index, part: tuple[Expr, Expr], whole: tuple[Expr, Expr]) -> Expr | None:
     """That an element of an interval, which lies in `whole` if sizes are not 0, does lie there."""
     (lo, hi), (start, end) = part, whole
-    where = None if is_less(start, lo) else compare("lt", start, add(at, Const(1)))
-    return where if is_less(hi, end) else both(where, compare("lt", at, end))
+    where = None if _is_less(start, lo) else compare("lt", start, add(at, Const(1)))
+    return where if _is_less(hi, end) else both(where, compare("lt", at, end))
 
 
 def _before(at: Index, hi: Expr, starts: Sequence[Expr]) -> Expr | None:
@@ -183,12 +183,12 @@ def _before(at: Index, hi: Expr, starts: Sequence[Expr]) -> Expr | None:
     after that only if sizes are not 0."""
     where: Expr | None = None
     for start in starts:
-        if not is_less(hi, start):
+        if not _is_less(hi, start):
             where = both(where, compare("lt", at, start))
     return where
 
 
-def is_less(a: Expr, b: Expr) -> bool:
+def _is_less(a: Expr, b: Expr) -> bool:
     """Is a <= b also where sizes are 0, if it is where they are at least 1?"""
     form = linear(sub(b, a))
     return form is not None and form.const >= 0
