@@ -1,20 +1,23 @@
 """Vectors that would be stored past the caches across lines are turned, and stored as lines.
 
-    for i in 0 .. 64:                          let y.turn0 = -1603*r % 16:
-        for j in 0 .. 16 vector(16):               alloc y.line: register f32[1, 32]:
-            y[r, 16*i + j] = S                         for i in 0 .. 64:
-                                   ==>                     for j: y.line[0, 16 + j] = S
-                                                           if i > 0: for y.cell:
-          y[r, 16*i - 16 + y.turn0 + y.cell] = y.line[0, y.turn0 + y.cell]
-                                                           else: those in the row, in two parts
-                                                           for y.cell: y.line[0, y.cell] =
-                                                               y.line[0, 16 + y.cell]
-                                                       for y.cell: the row's last line begins
+    for i in 0 .. 64:                          let y.turn0 = -1033*r % 16:
+        for j in 0 .. 16 vector(16):               for j: y.line[0, 16 + j] = S(0, j)
+            y[r, 16*i + j] = S(i, j)               for y.cell: the first line's cells in the row
+    for j in 0 .. 9 vector(16):                    for y.cell: y.line[0, y.cell] =
+        y[r, 1024 + j] = T(j)                          y.line[0, 16 + y.cell]
+                                   ==>             for i in 1 .. 64:
+                                                       for j: y.line[0, 16 + j] = S(i, j)
+                                                       for y.cell: y[r, 16*i - 16 + y.turn0
+                                         + y.cell] = y.line[0, y.turn0 + y.cell]
+                                                       for y.cell: y.line[0, y.cell] = as above
+                                                   for y.cell: the last line's cells in the row
 
 Rows of a tile begin at different places of lines, and have iterations in common, so that no start
 of the loop serves all (`lines.py` is for one row). Each row keeps its last vector in registers; a
 line is the end of that one and the start of the next, shuffled. Iterations in which vectors end at
-a row's end, under a condition that first ones fulfil, become a loop of their own, as it was.
+a row's end, under a condition that first ones fulfil, come after the loop. What they compute is
+stored together with what is left of the last vector, if it is one iteration that computes it in
+whole registers: two stores to a line that no cache holds cost more (`row_ends.py`).
 """
 
 from __future__ import annotations
@@ -58,8 +61,9 @@ from ..ir import (
 from ..lanes import Scope, step
 from ..ranges import inside
 from .lines import LINE, SHORTEST, place
+from .row_ends import end_of
 from .simplify import simplify
-from .turned import Lines, Row, at
+from .turned import NOTHING, Lines, Row, at
 
 WORDS = (4, 8)
 """Bytes of the elements of which registers are shuffled by data."""
@@ -136,8 +140,10 @@ def _lines(loop: For, name: str, around: _Around, machine: Machine) -> Stmt | No
     each = len(rows[0].parts)
     if least is None or least * each < SHORTEST:
         return None
-    whole = Lines(with_(loop, hi=end, body=body), buffer, cells, rows).stmt(turns)
-    return block(whole, with_(loop, lo=end))
+    rest = with_(loop, lo=end)
+    last = end_of(rest, rows, buffer, scope.known)
+    lines = Lines(with_(loop, hi=end, body=body), buffer, cells, rows, last or NOTHING)
+    return block(lines.stmt(turns), *([rest] if last is None else []))
 
 
 def _stored(stmt: Stmt, under: Conditions = ()) -> Iterator[tuple[Conditions, For, Store]]:
@@ -220,7 +226,7 @@ def _rows(loop: For, body: Stmt, buffer: Buffer) -> list[Row] | None:
 
 def _apart(a: tuple[For, Store], b: tuple[For, Store], buffer: Buffer) -> int | None:
     """How far in memory a vector lies behind another one, if that is a number."""
-    places = [place(at(store, {Index(vector.var): vector.lo}), buffer) for vector, store in (b, a)]
+    places = [place(at(part), buffer) for part in (b, a)]
     form = linear(sub(*places))
     return None if form is None or form.terms else form.const
 
@@ -237,9 +243,8 @@ def _different(loop: For, a: tuple[For, Store], b: tuple[For, Store]) -> bool:
 
 def _turn(loop: For, row: Row, buffer: Buffer, around: _Around) -> Expr:
     """How many cells the first line of a row lies behind its first cell."""
-    vector, store = row.first
-    index = at(store, {Index(vector.var): vector.lo, Index(loop.var): loop.lo})
-    start = mul(const(-1), replaced(place(index, buffer), around.lets))
+    start = place(at(row.first, loop.lo, loop.var), buffer)
+    start = mul(const(-1), replaced(start, around.lets))
     return normalize(mod(start, const(LINE // buffer.dtype.itemsize)), around.scope.known)
 
 

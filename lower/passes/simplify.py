@@ -45,6 +45,11 @@ def simplify(function: Function) -> Function:
     return Function(function.name, function.params, body)
 
 
+def simplified(stmt: Stmt, known: Known) -> Stmt:
+    """A statement with its indices, bounds and conditions simplified."""
+    return _Simplifying(frozenset()).stmt(stmt, known)
+
+
 class _Simplifying:
     """One run; copies of an unrolled body share most of their expressions."""
 

@@ -85,7 +85,7 @@ def test_rows_that_begin_amid_lines_are_streamed_line_by_line(dtype: str, more: 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint64"])
 @pytest.mark.parametrize("wide", [1, 2])
-@pytest.mark.parametrize("more", [0, 1, 7, 8])
+@pytest.mark.parametrize("more", [0, 1, 7, 9, 17])
 def test_rows_of_a_tile_are_streamed_line_by_line(dtype: str, wide: int, more: int) -> None:
     """Each row begins elsewhere in a line; nothing outside of the rows is touched."""
     op = dt.op("h[i,j] = x[i,j] - x[i,j+1]\ny[i,j] = h[i,j] + h[i+1,j]", returns="y")

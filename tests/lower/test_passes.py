@@ -266,26 +266,35 @@ def test_behind():
             let y.turn1 = 2 * ((6 - 403 * i) % 8) + 1:
                 let y.turn0 = 2 * (-403 * i % 8):
                     alloc y.line: register f32[2, 32] align 64:
-                        for j in 0 .. 25:
+                        for v in 0 .. 16 vector(16):
+                            y.line[0, v + 16] = x[2 * i, v]
+                            y.line[1, v + 16] = x[2 * i, v + 1]
+                        for @ in 0 .. 16 vector(16):
+                            if @ >= 16 - y.turn0:
+                                y[2 * i, @ + y.turn0 - 16] = y.line[0, @ + y.turn0]
+                            if @ >= 16 - y.turn1:
+                                y[2 * i + 1, @ + y.turn1 - 16] = y.line[1, @ + y.turn1]
+                        for @ in 0 .. 16 vector(16):
+                            y.line[0, @] = y.line[0, @ + 16]
+                            y.line[1, @] = y.line[1, @ + 16]
+                        for j in 1 .. 25:
                             for v in 0 .. 16 vector(16):
                                 y.line[0, v + 16] = x[2 * i, 16 * j + v]
                                 y.line[1, v + 16] = x[2 * i, 16 * j + v + 1]
-                            if j > 0:
-                                for @ in 0 .. 16 vector(16):
-                                    y[2 * i, 16 * j + @ + y.turn0 - 16] = y.line[0, @ + y.turn0]
-                                    y[2 * i + 1, 16 * j + @ + y.turn1 - 16] = y.line[1, @ + y.turn1]
-                            else:
-                                for @ in 0 .. 16 vector(16):
-                                    if @ >= 16 - y.turn0:
-                                        y[2 * i, @ + y.turn0 - 16] = y.line[0, @ + y.turn0]
-                                    if @ >= 16 - y.turn1:
-                                        y[2 * i + 1, @ + y.turn1 - 16] = y.line[1, @ + y.turn1]
+                            for @ in 0 .. 16 vector(16):
+                                y[2 * i, 16 * j + @ + y.turn0 - 16] = y.line[0, @ + y.turn0]
+                                y[2 * i + 1, 16 * j + @ + y.turn1 - 16] = y.line[1, @ + y.turn1]
                             for @ in 0 .. 16 vector(16):
                                 y.line[0, @] = y.line[0, @ + 16]
                                 y.line[1, @] = y.line[1, @ + 16]
+                        if 16 - y.turn0 >= 16:
+                            for @ in 0 .. 16 vector(16):
+                                y[2 * i, @ + 384] = y.line[0, @]
+                        else:
+                            for @ in 0 .. 16 vector(16):
+                                if @ < 16 - y.turn0:
+                                    y[2 * i, @ + y.turn0 + 384] = y.line[0, @ + y.turn0]
                         for @ in 0 .. 16 vector(16):
-                            if @ < 16 - y.turn0:
-                                y[2 * i, @ + y.turn0 + 384] = y.line[0, @ + y.turn0]
                             if @ < 16 - y.turn1:
                                 y[2 * i + 1, @ + y.turn1 + 384] = y.line[1, @ + y.turn1]
             for v in 0 .. 3 vector(4):
@@ -302,8 +311,9 @@ def test_behind():
         ("", ""),
         ("if 403", "if (i < 3) & (403"),
         ("y[2 * i + 1, 16", "s[i] = 0.0:f32\n                y[2 * i + 1, 16"),
+        ("(4):\n", "(16):\n                y[2 * i + 1, 16 * j + v] = x[i, v]\n"),
     ],
-    ids=["one condition", "also on rows", "stores elsewhere"],
+    ids=["one condition", "also on rows", "stores elsewhere", "what ends the rows"],
 )
 def test_what_is_stored_behind_is_the_same(old, new):
     text = ROWS.replace(old, new) if old else ROWS
