@@ -18,6 +18,7 @@ are not aligned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ...algo.tensor_expr.affine import bounds, linear, normalize
 from ...algo.tensor_expr.build import add, compare, const, floordiv, mod, mul, sub
@@ -46,21 +47,33 @@ SHORTEST = 16
 """Lines of a loop, of which two are stored in two parts."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Long:
+    """A store of a long row that begins amid a line; how many cells, after how many in memory."""
+
+    store: Store
+    count: Expr
+    first: Expr
+
+
+def stored_plainly(loop: For, scope: Scope) -> str | None:
+    """The buffer that a loop in lines is not worth streaming: it updates memory beside.
+
+    Lines of that, read and written, would be crossed, which costs more than the stores save.
+    """
+    found = _amid(loop, scope)
+    beside = (item for item in walk(loop.body) if isinstance(item, Update))
+    along = (step(scope.buffers[item.buffer], item.index, loop.var) != 0 for item in beside)
+    return found.store.buffer if found is not None and any(along) else None
+
+
 def lines(loop: For, scope: Scope) -> Stmt | None:
     """The loop in lines; None where it streams nothing, or each iteration starts with a line."""
-    store = _streamed(loop, scope)
-    if store is None:
+    found = _amid(loop, scope)
+    if found is None:
         return None
-    buffer, count = scope.buffers[store.buffer], normalize(span(loop), scope.known)
-    cells = LINE // buffer.dtype.itemsize
-    start: dict[Expr, Expr] = {Index(loop.var): loop.lo}
-    index = tuple(replaced(index, start) for index in store.index)
-    first = normalize(place(index, buffer), scope.known)
-    form = linear(first)
-    if form is None or all(n % cells == 0 for n in (form.const, *form.terms.values())):
-        return None
-    if (bounds(count, scope.known)[0] or 0) < SHORTEST * cells:
-        return None
+    store, count = found.store, found.count
+    cells = LINE // scope.buffers[store.buffer].dtype.itemsize
     var, line, head = Index(loop.var), Index(f"{loop.var}.line"), Index(f"{loop.var}.head")
     whole = const(cells)
 
@@ -79,7 +92,24 @@ def lines(loop: For, scope: Scope) -> Stmt | None:
         For(line.name, const(0), full, vector(add(head, mul(line, whole)))),
         vector(done, compare("lt", var, sub(count, done))),
     )
-    return Let(head.name, normalize(mod(mul(const(-1), first), whole), scope.known), parts)
+    return Let(head.name, normalize(mod(mul(const(-1), found.first), whole), scope.known), parts)
+
+
+def _amid(loop: For, scope: Scope) -> _Long | None:
+    store = _streamed(loop, scope)
+    if store is None:
+        return None
+    buffer, count = scope.buffers[store.buffer], normalize(span(loop), scope.known)
+    cells = LINE // buffer.dtype.itemsize
+    start: dict[Expr, Expr] = {Index(loop.var): loop.lo}
+    index = tuple(replaced(index, start) for index in store.index)
+    first = normalize(place(index, buffer), scope.known)
+    form = linear(first)
+    if form is None or all(n % cells == 0 for n in (form.const, *form.terms.values())):
+        return None
+    if (bounds(count, scope.known)[0] or 0) < SHORTEST * cells:
+        return None
+    return _Long(store, count, first)
 
 
 def _streamed(loop: For, scope: Scope) -> Store | None:

@@ -16,10 +16,10 @@ from ...algo.tensor_expr.affine import Interval, bounds, normalize
 from ...algo.tensor_expr.build import add, const, floordiv, maximum, mul, sub
 from ...algo.tensor_expr.expr import Expr, Index
 from ...sched.loop.machine import Machine
-from ..ir import Buffer, For, Function, Stmt, block, substitute
+from ..ir import Buffer, For, Function, Stmt, block, substitute, with_
 from ..lanes import Scope, lanes, visit
 from ..ranges import span
-from .lines import lines
+from .lines import lines, stored_plainly
 
 STRIP = 4
 LONGEST = 8
@@ -28,11 +28,19 @@ LONGEST = 8
 
 def strip(function: Function, machine: Machine) -> Function:
     """The function with all vector loops from 0 to at most `LONGEST` vectors."""
+    plain: set[str | None] = set()
+
+    def look(loop: For, scope: Scope) -> Stmt:
+        plain.add(stored_plainly(loop, scope))
+        return loop
+
+    visit(function, look)
+    params = tuple(with_(p, stream=p.stream and p.name not in plain) for p in function.params)
 
     def vector(loop: For, scope: Scope) -> Stmt:
         return lines(loop, scope) or _vector(loop, scope.buffers, scope.known, machine)
 
-    return visit(function, vector)
+    return visit(Function(function.name, params, function.body), vector)
 
 
 def _vector(

@@ -240,6 +240,22 @@ def test_what_does_not_run_in_lines(body):
     assert "head" not in print_function(step.apply(function(body, STREAMED), MACHINE))
 
 
+def test_rows_are_stored_plainly_where_other_memory_is_updated_beside():
+    """Its lines would be crossed; sums over lanes cross none."""
+    text = """
+    for i in 0 .. 9:
+        for j in 0 .. 403 vector:
+            y[i, j] = 1.0:f32
+            x[0, j] sum= 2.0:f32
+    """
+    step = next(step for step in passes.PASSES if step.name == "strip")
+    got = step.apply(function(text, STREAMED), MACHINE)
+    want = step.apply(function(text, STREAMED.replace(" stream", "")), MACHINE)
+    assert got is want
+    in_lines = step.apply(function(text, STREAMED.replace("403", "416")), MACHINE)
+    assert " stream" in print_function(in_lines)
+
+
 LINES = Machine(vector_bytes=64, registers=32)
 ROWS = """
 for i in 0 .. 4:
