@@ -186,7 +186,11 @@ def _full(loop: For, known: Known) -> Conditions:
     if most is None or most <= 1 or low == most:
         return {}
     found: Conditions = {}
-    for part in parts_of("min", span(loop)):
+    limits = [normalize(part, known) for part in parts_of("min", span(loop))]
+    tile = loop.separate or any(isinstance(part, Const) for part in limits)
+    if loop.kind == "vector" and not tile:  # a row of a triangle, say, which is hardly ever full
+        return {}
+    for part in limits:
         cond = normalize(compare("ge", part, const(most)), known)
         if not isinstance(cond, Const):
             found[cond] = _End(part, most)

@@ -400,6 +400,24 @@ def test_separate_tail_of_a_serial_loop(make):
     assert [print_expr(s.hi) for s in inside(function, "ii")] == ["8", "5"]
 
 
+def test_long_tiles_in_lanes_are_separated_before_they_are_cut(make):
+    """Whole tiles of 100 and what is left are of known length, so that their strips are."""
+    n = 317
+    nest = make.nest(
+        {"x": ("input", "f4", (n,)), "y": ("output", "f4", (n,))},
+        [make.stmt("y", {"i": (0, n)}, "y[i]", "x[i]")],
+        make.loop("io", "i // 100", make.loop("ii", "i % 100", "y", kind="vector")),
+    )
+    x = make.whole(make.rng, (n,))
+    function = make.agrees(nest, {"x": x}, {"y": x})
+    (choice,) = (s for s in walk(function.body) if isinstance(s, If))
+    assert print_expr(choice.cond) == "317 - 100 * io >= 100"
+    strips = [s.hi for s in walk(function.body) if isinstance(s, For) and s.var == "ii.strip"]
+    assert list(map(print_expr, strips)) == ["3"]
+    pieces = [print_expr(s.hi) for s in inside(function, "ii")]
+    assert pieces == ["8", "16", "24", "32", "4", "8", "16"]  # 4 of 100 are left, and 17 of all
+
+
 @pytest.mark.parametrize("k", [16, 100])
 def test_tile_of_row_products_in_lanes(make, k):
     m, n = 5, 6  # C = A B^T: the reduction is the dimension that is contiguous in both

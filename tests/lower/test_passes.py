@@ -409,6 +409,16 @@ def test_separate_decides_outside_the_reduction():
     )
 
 
+def test_rows_of_a_triangle_are_no_tiles():
+    """A loop of lanes that is full only once is not written twice."""
+    rows = """
+        for i in 0 .. 50:
+            for j in 0 .. i + 1 vector:
+                x[j] = y[j]
+        """
+    check("separate", rows, rows)
+
+
 def test_unroll():
     check(
         "unroll",
