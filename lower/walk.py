@@ -192,6 +192,8 @@ class _Walker:
         inc = _scalar(node.for_get_inc(), here.names)
         assert isinstance(inc, Const)
         step, value = int(inc.value), cast(Expr, var)
+        # Of statements whose values have strides isl shifts some, so that one loop has them all.
+        said = {mark: value} if step == 1 else {}
         if step != 1 and loop.kind not in ("serial", *PARALLEL, "unroll"):
             # Lanes and threads are numbered one after the other.
             last = build.add(build.sub(stop, start), Const(step - 1))
@@ -201,7 +203,7 @@ class _Walker:
         inside = replace(
             here,
             names={**here.names, iterator: value},
-            values={**here.values, mark: value},
+            values={**here.values, **said},
             loops=(*here.loops, around),
         )
         body = self.within(mark, self.walk_all([node.for_get_body()], inside))

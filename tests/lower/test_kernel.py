@@ -387,6 +387,25 @@ def test_vector_loop_over_every_other_element(make):
     make.agrees(nest, {}, {"y": expected})
 
 
+def test_statements_whose_strides_isl_shifts_into_one_loop(make):
+    """Values 9, 14, .. and 17, 22, .. are both reached in a loop over 9, 14, ..: isl says where."""
+    n = 4
+    one, two = make.loop("one", "0", "y"), make.loop("two", "0", "z")
+    value = {"y": "5 * i + 9", "z": "5 * j + 12"}
+    nest = make.nest(
+        {"x": ("input", "f4", (n,)), "y": ("output", "f4", (n,)), "z": ("output", "f4", (n,))},
+        [
+            make.stmt("y", {"i": (0, n)}, "y[i]", "x[i]"),
+            make.stmt("z", {"j": (1, n)}, "z[j]", "x[j] + y[j - 1]"),
+        ],
+        make.loop("v", value, one, two),
+    )
+    x = make.whole(make.rng, (n,))
+    z = np.array([77, *(x[1:] + x[:-1])])
+    function = make.agrees(nest, {"x": x}, {"y": x, "z": z})
+    assert [s.step for s in walk(function.body) if isinstance(s, For)] == [5]
+
+
 def test_separate_tail_of_a_serial_loop(make):
     n = 21
     inner = make.loop("ii", "i % 8", "y")
