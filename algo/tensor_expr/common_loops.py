@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from .domains import closure
 from .expr import Access, Expr, Index, Range, indices_of, walk
 from .op import Stage, Step
+from .skew import completed
 
 
 @dataclass(slots=True)
@@ -90,9 +91,7 @@ class Common:
         if not self.step.loops:
             return ()
         names = {r.index for r in ranges}
-        own = {r.index for r in self.ranges}
-        rows = [v for v in self.step.loops if names.issuperset(indices_of(v))]
-        return (*rows, *(Index(r.index) for r in ranges if r.index not in own))
+        return completed([v for v in self.step.loops if names.issuperset(indices_of(v))], ranges)
 
     def leave(self, stages: Sequence[Stage]) -> None:
         """Puts the stages of the equation where they are computed."""

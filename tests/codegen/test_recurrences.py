@@ -273,6 +273,18 @@ def test_a_skewed_order_compiles() -> None:
         np.testing.assert_array_equal(op(x), dt.interpret(op, x))
 
 
+def test_temporaries_of_skewed_loops_have_loops_of_their_own() -> None:
+    text = (
+        "f(x: [N]) -> m:\n"
+        " m[j,t] = x[j] + sum(x[k], where=k <= t, over=k) + argmax(x[k] * t, where=k <= t, over=k)"
+        " + m.zero[t-1,j-1] where j in 0:N, t in 0:N"
+    )
+    op = dt.op(text)
+    for n in (1, 2, 9):
+        x = np.random.default_rng(1).integers(-9, 9, n)
+        np.testing.assert_array_equal(op(x), dt.interpret(op, x))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_schedules_of_an_lstm(seed: int) -> None:
     rng = random.Random(seed)
