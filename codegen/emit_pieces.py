@@ -18,7 +18,7 @@ from .values import VOID
 
 PIECE = 256
 """How much stands in a piece, statements outside of loops counting for 1; what is at most twice as
-much stays one function."""
+much stays one function, or a half where these are statements of a loop: of loops LLVM asks more."""
 LOOP, LANES = 16, 4
 """What a loop counts for, and one of lanes or squares, which is none any more."""
 
@@ -28,7 +28,8 @@ Emit = Callable[[Frame, Stmt], None]
 def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
     """Emits statements that run one after the other."""
     sizes = [_size(stmt) for stmt in stmts]
-    if sum(sizes) <= 2 * PIECE or not f.target.parallel or f.lanes != 1:
+    most = PIECE // 2 if f.vars and set(sizes) == {1} else 2 * PIECE
+    if sum(sizes) <= most or not f.target.parallel or f.lanes != 1:
         for stmt in stmts:
             statement(f, stmt)
         return

@@ -80,6 +80,13 @@ def statements(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
     return made, (np.ones(count, np.float32),)
 
 
+def looped(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
+    """As many updates in a row, in a loop that LLVM could run in lanes."""
+    made = dt.op("C[i,j] = sum(A[i,k] & B[j,k])").schedule()
+    made = made.compute_at("C.init", "C.k").unroll("C.k").skew("C.j", "C.i", -1).split("C.j", 3)
+    return made.shift("C", "C.ji", 3), (np.ones((17, count), bool), np.ones((40, count), bool))
+
+
 CASES = {
     "squares": (equations(squares, np.ones(100)), 40, 160, 120),
     "sums": (equations(sums, np.ones(300)), 20, 80, 120),
@@ -88,6 +95,7 @@ CASES = {
     "nests": (nests, 16, 64, 100),
     "triangle": (triangle, 32, 128, 200),
     "statements": (statements, 350, 1400, 150),
+    "looped": (looped, 100, 400, 80),
 }
 """What is compiled, two lengths, and how many times as long as the fixed work of `speed.py` the
 longer one may take: about twice what it takes on a machine with nothing else to do."""
