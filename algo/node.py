@@ -32,7 +32,6 @@ def node(cls: type[T]) -> type[T]:
     body["_fields"] = names
     check: Callable[[Any], None] | None = body.get("_check")
     table: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
-    references = table.data  # type: ignore[attr-defined]
     count = len(names)
     optional = [defaults[name] for name in names if name in defaults]
     needed = count - len(optional) if names[count - len(optional) :] == tuple(defaults) else count
@@ -44,8 +43,7 @@ def node(cls: type[T]) -> type[T]:
         elif kwargs or len(args) != count:
             args = _complete(cls.__name__, names, defaults, args, kwargs)
         key = tuple([v if v.__class__ in _keys_of_themselves else _key(v) for v in args])
-        reference = references.get(key)  # at once: most nodes are there
-        found = None if reference is None else reference()
+        found = table.get(key)  # at once: most nodes are there
         if found is not None:
             return found
         fresh = object.__new__(klass)

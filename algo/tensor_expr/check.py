@@ -191,7 +191,6 @@ class _Checker:
 
     def _unify(self, group: tuple[int, ...]) -> None:
         first: dict[str, Use] = {}
-        given = {r.index for n in group for r in _ranges_in(self.equations[n])}
         every = [(n, use) for n in group for use in self.uses[n]]
         for n, use in every:
             index = use.expr
@@ -202,7 +201,7 @@ class _Checker:
             known = self.extents.extent(before.tensor, before.dim)
             assert known is not None
             parts = index.name in self.given[n]
-            if self.extents.unify(known, extent, parts) or index.name in given:
+            if self.extents.unify(known, extent, parts) or parts:
                 continue  # an index with a given range may run over a part of either
             if _both_known(known, extent):
                 raise self.fail(

@@ -27,7 +27,7 @@ HALF_LINE = 32
 """Bytes of half a line of the cache."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Turned:
     """Writes the loops of one nest in tiles at most as long as a vector of `lanes` cells.
 
@@ -49,12 +49,12 @@ class Turned:
         others = [i for i in (*group.free, *group.outs) if i not in (self.vector, self.turned)]
         order = [*others, *(f"{i}{part}" for part, i in self._tile())]
         stored = self._across(group.store_stride(self.vector))
-        self.lanes = self._columns(stored)
-        across = self._rows_apart(self.registers - stored * self.lanes // 2)
+        columns = self._columns(stored)
+        across = self._rows_apart(columns, self.registers - stored * columns // 2)
         tiles = len(across) + stored
-        whole = tiles == 1 or tiles * self.lanes <= self.registers // 2
-        rows = min(self.lanes, self.registers) if whole else self.lanes // 2
-        tile = [Split(prefix + self.vector, rows), Split(prefix + self.turned, self.lanes)]
+        whole = tiles == 1 or tiles * columns <= self.registers // 2
+        rows = min(columns, self.registers) if whole else columns // 2
+        tile = [Split(prefix + self.vector, rows), Split(prefix + self.turned, columns)]
         if not draft.attempt(*tile, Reorder(tuple(prefix + i for i in order))):
             return False
         at = f"{prefix}{self.turned}o"
@@ -84,8 +84,9 @@ class Turned:
         rounded = (dtype.kind, dtype.bits) == ("f", 16)
         return min(self.lanes, self.registers if rounded else half)
 
-    def _rows_apart(self, room: int) -> list[str]:
-        """What is read across the lanes, and takes few of so many registers: a tile or little more.
+    def _rows_apart(self, columns: int, room: int) -> list[str]:
+        """What is read across the lanes, and takes few of so many registers: a tile, whose rows
+        have so many columns, or little more.
 
         What is read at places that are data, or far apart, is not copied.
         """
@@ -95,16 +96,16 @@ class Turned:
             across = any(self._across(self.group.stride(a, self.vector)) for a in reads)
             if not across or tensor == self.group.main.tensor:
                 continue
-            cells = self._cells(reads)
-            taken = None if cells is None else -(-cells // self.lanes)
-            if taken is not None and taken <= min(room, 2 * self.lanes):
+            cells = self._cells(reads, columns)
+            taken = None if cells is None else -(-cells // columns)
+            if taken is not None and taken <= min(room, 2 * columns):
                 found.append(tensor)
                 room -= taken
         return found
 
-    def _cells(self, reads: list[Access]) -> int | None:
+    def _cells(self, reads: list[Access], columns: int) -> int | None:
         """The cells around all that a tile reads of a tensor, if it has half the rows."""
-        spans = {Index(self.vector): self.lanes // 2, Index(self.turned): self.lanes}
+        spans = {Index(self.vector): columns // 2, Index(self.turned): columns}
         total = 1
         for indices in zip(*(read.indices for read in reads), strict=True):
             forms = [linear(index) for index in indices]
