@@ -31,7 +31,7 @@ from ..algo.tensor_expr.expr import (
     substitute,
     walk,
 )  # fmt: skip
-from .decided import intervals, verdict
+from .decided import Known, known, verdict
 from .scatter import Scatter, by_data, guard, scattered
 from .statements import Statement
 
@@ -87,10 +87,10 @@ def _gathered(statement: Statement, access: Access, value: Expr, shape: Sequence
         for dim, e in enumerate(access.indices)
     ]
     where += statement.where
-    known = intervals(statement.ranges)
+    of = known(statement.ranges)
     while (outermost := guard(value)) is not None:
         condition, value = outermost
-        where += [c for c in conjuncts(condition) if not verdict(c, known)]
+        where += [c for c in conjuncts(condition) if not verdict(c, of)]
     system = _System(
         {index: r for index, r in ranges.items() if isinstance(index, Index)},
         [substitute(c, fresh) for c in where],
@@ -274,7 +274,7 @@ def _put(condition: Expr, values: Mapping[Expr, Expr]) -> Expr | None:
 
 
 def _is_true(condition: Expr) -> bool:
-    return verdict(condition, {}) is True
+    return verdict(condition, Known()) is True
 
 
 def _solved(form: Linear, index: Index) -> Expr:

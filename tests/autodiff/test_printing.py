@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from diptych.algo.tensor_expr.expr import children
 from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
 from diptych.algo.tensor_expr.printer import print_expr
-from diptych.autodiff.decided import decided
+from diptych.autodiff.decided import decided, known, verdict
 from diptych.autodiff.reverse import adjoint
 
 EXPECTED = {
@@ -293,6 +295,21 @@ def test_what_ranges_decide_is_not_printed() -> None:
     ]
 
 
+def test_recurrences_in_both_directions_read_alike() -> None:
+    text = "f(x: [N], u: []) -> h:\n h[i] = x[i] + u[] * sin(h.zero[i-2]) where i in 0:N"
+    up, down = (parse(t).gradient("x").text for t in (text, text.replace("i-2", "i+2")))
+    assert [line.strip() for line in up.splitlines()] == [
+        "f_dx(x: [N], u: [], dh: [N]) -> dx:",
+        "h[i] = x[i] + u[] * sin(where(i - 2 >= 0, h[i-2], 0))",
+        "dx[i] = dh[i] + where(i < N - 2, u[] * dx[i+2] * cos(h[i]), 0)",
+    ]
+    assert [line.strip() for line in down.splitlines()] == [
+        "f_dx(x: [N], u: [], dh: [N]) -> dx:",
+        "h[i] = x[i] + u[] * sin(where(i + 2 < N, h[i+2], 0))",
+        "dx[i] = dh[i] + where(i >= 2, u[] * dx[i-2] * cos(h[i]), 0)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "partial", "wanted"),
     [
@@ -305,6 +322,18 @@ def test_what_ranges_decide_is_not_printed() -> None:
         ("y[t] = x[t] - u[] * where(t < 0, x[t], 0) / v[] where t in 0:T", True, "x[t]"),
         ("y[t] = where(t < 0, x[t], 0) - u[] where t in 0:T", True, "-u[]"),
         ("y[t] = -u[] * where(t < 0, x[t], 0) where t in 0:T", True, "0"),
+        ("y[t] = where(t < T, x[t], 0) where t in 0:T", False, "x[t]"),
+        (
+            "y[t] = where((t < T - 1) & (t <= T), x[t], 0) where t in 0:T",
+            False,
+            "where(t < T - 1, x[t], 0)",
+        ),
+        ("y[t] = u[] - where(t + 1 > K, x[t], 0) where t in 0:K", True, "u[]"),
+        (
+            "y[t] = sum(where(s <= t, x[s], 0) * x[t], over=s) where t in 0:T, s in 0:t+1",
+            False,
+            "sum(x[s] * x[t])",
+        ),
         # Elsewhere than in sums, or where no other equation says the type, it stays.
         ("y[t] = exp(where(t < 0, x[t], 0)) where t in 0:T", True, "exp(where(t < 0, x[t], 0))"),
         ("y[t] = where(t < 0, x[t], 0) where t in 0:T", False, "where(t < 0, x[t], 0)"),
@@ -315,3 +344,25 @@ def test_what_ranges_decide_is_not_printed() -> None:
 def test_choices_that_ranges_decide(text: str, partial: bool, wanted: str) -> None:
     op = parse("f(x: [T], z: [K], u: [], v: []) -> y:\n " + text)
     assert print_expr(decided(op.equations[0], partial).rhs) == wanted
+
+
+@pytest.mark.parametrize("first", ["0", "1", "N - 2", "M"])
+@pytest.mark.parametrize("last", ["N", "M - 1", "i + 2", "min(N, M)"])
+def test_a_verdict_holds_wherever_ranges_say(first: str, last: str) -> None:
+    """All sizes, 0 too, against conditions on indices and sizes; and many verdicts are found."""
+    sides = ["i", "j", "j - i", "2 * j - i", "j // 2", "i - j % 2"]
+    verdicts = 0
+    for a, op, b in product(sides, ["<", "<=", ">", ">=", "==", "!="], ["0", "N", "M - 1", "-3"]):
+        text = f"y[i,j] = where({a} {op} {b}, x[i], z[0]) where i in 0:N, j in {first}:{last}"
+        (eq,) = parse(f"f(x: [N], z: [M]) -> y:\n {text}").equations
+        found = verdict(children(eq.rhs)[0], known(eq.ranges))
+        if found is None:
+            continue
+        verdicts += 1
+        for N, M in product(range(5), repeat=2):
+            for i in range(N):
+                lo, hi = (eval(end, None, {"N": N, "M": M, "i": i}) for end in (first, last))
+                for j in range(lo, hi):
+                    env = {"N": N, "M": M, "i": i, "j": j}
+                    assert eval(f"{a} {op} {b}", None, env) is found, (text, env)
+    assert verdicts >= 20
