@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import normalize
 from ..algo.tensor_expr.build import add, both, compare, sub
-from ..algo.tensor_expr.domains import always
+from ..algo.tensor_expr.domains import always, counterexample
 from ..algo.tensor_expr.elaborate import typed_value
 from ..algo.tensor_expr.expr import (
     Access,
@@ -163,6 +163,13 @@ class _Level:
     def _along(self) -> Range:
         return self.reduction.reduced[self.level]
 
+    @property
+    def _exists(self) -> Expr | None:
+        """That the reduction is over no negative number of instances, None where that is so for
+        all sizes, 0 too; of 0:N-1 there is no state at N = 0."""
+        exists = compare("ge", self._along.hi, Const(0))
+        return None if counterexample((), (), (exists,), least=0) is None else exists
+
     def _prefix(self, n: int, position: Expr) -> Access:
         """The state of component `n` after so many instances."""
         around, own = (
@@ -186,11 +193,15 @@ class _Level:
         scalars: dict[Expr, Expr] = {}
         for n, (left, right) in enumerate(zip(fold.left, fold.right, strict=True)):
             scalars |= {Access(left, ()): self._prefix(n, at), Access(right, ()): values[n]}
+        exists = self._exists
+        # Where it fails at a size of 1, extents are inferred so that there is a first state.
+        begins = exists if exists is not None and always(exists) else None
         out: list[Equation] = []
         for n, c in enumerate(self.reduction.components):
             first, then = self._prefix(n, Const(0)), self._prefix(n, after)
             start = _identity(fold, n, c.acc)
-            out.append(Equation(first.tensor, first.indices, start, (*self._around, *c.own)))
+            ranges = (*self._around, *c.own)
+            out.append(Equation(first.tensor, first.indices, start, ranges, begins))
             known: dict[Expr, Expr] = {
                 fold.combine[m]: self._prefix(m, after) for m in self._reused(n)
             }
@@ -212,10 +223,9 @@ class _Level:
 
     def results(self) -> list[Expr]:
         """What all instances are combined to."""
-        end = self._along.hi
-        whole = [self._prefix(n, end) for n in range(len(self.names))]
-        exists = compare("ge", end, Const(0))
-        if always(exists):
+        whole = [self._prefix(n, self._along.hi) for n in range(len(self.names))]
+        exists = self._exists
+        if exists is None:
             return list(whole)
         return [
             Call("where", (exists, state, _identity(self.reduction.fold, n, c.acc)))

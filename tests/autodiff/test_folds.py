@@ -343,3 +343,26 @@ f_dS_dV(S: [N, M], V: [M, D], dy: [N, D]) -> dS, dV:
 def test_printed_forms() -> None:
     back = operator("f(x: [N]) -> y:\n y[] = times(x[i])").gradient("x")
     assert back.text.strip() == PRINTED["product"].strip()
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 4])
+@pytest.mark.parametrize("ends", ["0:N-1", "1:N", "0:N-2", "1:N-1"])
+def test_prefixes_of_negative_numbers_of_instances(ends: str, size: int) -> None:
+    """At N = 0 there are -1 instances in 0:N-1: no first state, and results are identities."""
+    op = operator(
+        "f(x: f64[N], u: f64[M]) -> s, t:\n"
+        f" m[], s[] = pair(x[j], 1.0) where j in {ends}\n"
+        f" t[i] = norm(x[j] * x[k] * u[i] + 1, over=(j in {ends}, k in {ends})) where i in 0:M"
+    )
+    dt.check_grads(op, [normal(size), normal(2)], interpreted=True)
+    if size == 0:
+        dt.check_grads(op, [normal(size), normal(2)], modes="reverse")
+
+
+def test_a_first_state_is_asked_for_where_a_size_may_be_0() -> None:
+    op = operator("f(x: f64[N]) -> y:\n y[] = norm(x[j]) where j in 0:N-1")
+    assert [line.strip() for line in adjoint(op, "x").text.splitlines()[1:4]] == [
+        "y_prefix[0] = 0.0 where N - 1 >= 0",
+        "y_prefix[j+1] = sqrt(y_prefix[j] * y_prefix[j] + x[j] * x[j]) where j in 0:N-1",
+        "dy_prefix[j] = dy_prefix[j+1] * y_prefix[j] / y_prefix[j+1] where j in 0:N-1",
+    ]

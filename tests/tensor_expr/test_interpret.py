@@ -291,6 +291,8 @@ def test_empty_reductions_give_the_identity() -> None:
 def test_where_nothing_runs_what_is_read_for_all_instances_may_be_absent() -> None:
     op = parse("f(x: f64[N], z: f64[M]) -> y:\n y[] = sum(x[i] * sin(z[0]))")
     assert interpret(op, np.zeros(0), np.zeros(0)) == op(np.zeros(0), np.zeros(0)) == 0
+    op = parse("f(x: f64[N], w: f64[N,N]) -> y:\n y[] = sum(x[t] * w[t,1]) where t in 0:N-1")
+    assert interpret(op, np.ones(1), np.ones((1, 1))) == op(np.ones(1), np.ones((1, 1))) == 0
 
 
 def test_a_body_without_the_reduced_index_counts() -> None:
