@@ -34,7 +34,7 @@ NOTHING = Access("%nothing", ())
 class Known:
     """What ranges say of their indices: of one that has several, nothing."""
 
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    ranges: tuple[Range, ...] = ()
     numbers: Mapping[str, Interval] = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ def known(ranges: Iterable[Range]) -> Known:
         last = bounds(r.hi, {})[1]
         ends[r.index] = r
         numbers[r.index] = (bounds(r.lo, {})[0], None if last is None else last - 1)
-    return Known(ends, numbers)
+    return Known(tuple(ends.values()), numbers)
 
 
 def verdict(condition: Expr, of: Known) -> bool | None:
@@ -71,7 +71,7 @@ def verdict(condition: Expr, of: Known) -> bool | None:
 def _end(value: Expr, of: Known, sign: int) -> Expr:
     """A formula that is nowhere less than `value` (for `sign` -1, greater): each index is put at
     an end of its range, inner ones first."""
-    for r in reversed(of.ranges.values()):
+    for r in reversed(of.ranges):
         index = Index(r.index)
         form = linear(value)
         if form is not None and form.of(index) and not form.inside(r.index):
