@@ -67,9 +67,15 @@ class Case:
         return *found, *(np.asarray(floats(rng, *r.shape)) for r in listed)
 
     def schedule(self, kind: str) -> Path | None:
-        """The file of its `hand`-written or `tuned` schedule, where there is one."""
-        file = SCHEDULES / f"{self.name}{'.tuned' if kind == 'tuned' else ''}.sched"
-        return file if file.exists() else None
+        """The file of its `hand`-written or `tuned` schedule, where there is one.
+
+        By hand there may be one for a kind of processor, `NAME.znver5.sched`, which comes first.
+        """
+        from llvmlite.binding import get_host_cpu_name
+
+        names = [f".{get_host_cpu_name()}", ""] if kind == "hand" else [f".{kind}"]
+        files = (SCHEDULES / f"{self.name}{name}.sched" for name in names)
+        return next((file for file in files if file.exists()), None)
 
 
 def floats(rng: np.random.Generator, *shape: int) -> Array:
