@@ -192,8 +192,7 @@ def _serial(f: Frame, loop: For, lo: Value, hi: Value) -> None:
     following = f.ib.add(var, step, flags=("nsw",))
     var.add_incoming(following, f.ib.block)
     back = f.ib.cbranch(f.ib.icmp_signed("<", following, stop), body, after)
-    if emit_loop.stands(f, loop):
-        emit_loop.as_it_stands(f, back)
+    emit_loop.tell(f, loop, back)
     f.ib.position_at_end(after)
 
 

@@ -1,4 +1,5 @@
-"""What LLVM is told of a loop: not to vectorize one whose tile a schedule has put in registers.
+"""What LLVM is told of a loop: not to vectorize one whose tile a schedule has put in registers, nor
+to unroll one of many in a row.
 
 Where tiles end, single cells of them remain, as 14 sums of a convolution's last channel. LLVM would
 run lanes along the reduction instead, and gather what those need. Nor does it vectorize long rows
@@ -18,9 +19,20 @@ LONG = 32
 """Statements in a loop that is too long to be vectorized."""
 
 
-def stands(f: Frame, loop: For) -> bool:
-    """Is a loop not to be vectorized?"""
-    return _is_tile(f, loop) or _is_long(loop)
+def tell(f: Frame, loop: For, back: ir.Instruction) -> None:
+    """Says it where the loop is closed by the branch `back`."""
+    wishes = []
+    if _is_tile(f, loop) or _is_long(loop):
+        wishes.append(["llvm.loop.vectorize.enable", I1(0)])
+    if f.crowded:
+        wishes.append(["llvm.loop.unroll.disable"])
+    if not wishes:
+        return
+    module = f.unit.module
+    # A loop's name is a node whose first part is itself, so that no two are the same.
+    name = module.add_metadata([f"{f.fn.name}.{f.ib.block.name}"])
+    name.operands = (name, *map(module.add_metadata, wishes))
+    back.set_metadata("llvm.loop", name)
 
 
 def _is_long(loop: For) -> bool:
@@ -38,13 +50,3 @@ def _is_tile(f: Frame, loop: For) -> bool:
             if first != (item.buffer, item.index):
                 return True
     return False
-
-
-def as_it_stands(f: Frame, back: ir.Instruction) -> None:
-    """The loop that this branch closes is not vectorized."""
-    module = f.unit.module
-    off = module.add_metadata(["llvm.loop.vectorize.enable", I1(0)])
-    # A loop's name is a node whose first part is itself, so that no two are the same.
-    name = module.add_metadata([f"{f.fn.name}.{f.ib.block.name}"])
-    name.operands = (name, off)
-    back.set_metadata("llvm.loop", name)

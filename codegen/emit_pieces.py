@@ -30,8 +30,11 @@ def block(f: Frame, stmts: tuple[Stmt, ...], statement: Emit) -> None:
     sizes = [_size(stmt) for stmt in stmts]
     most = PIECE // 2 if f.vars and set(sizes) == {1} else 2 * PIECE
     if sum(sizes) <= most or not f.target.parallel or f.lanes != 1:
+        around = f.crowded
+        f.crowded |= f.lanes != 1 and sum(sizes) > PIECE // 2
         for stmt in stmts:
             statement(f, stmt)
+        f.crowded = around
         return
     piece: list[Stmt] = []
     total = 0

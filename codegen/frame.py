@@ -94,8 +94,9 @@ class Frame:
     """Emission of one LLVM function. `lanes` and `mask` are those of the vector loop around.
 
     `tiles` are the registers of the matrix unit that buffers live in, `configured` says that they
-    may be used. `heap` is where this function's part of the workspace starts and `status` the cell
-    for a failed check; `pool` is None inside a parallel loop, where another runs serially.
+    may be used, `crowded` that many loops stand in a row in lanes. `heap` is where this function's
+    part of the workspace starts and `status` the cell for a failed check; `pool` is None inside a
+    parallel loop, where another runs serially.
     """
 
     def __init__(self, unit: Unit, fn: ir.Function) -> None:
@@ -106,6 +107,7 @@ class Frame:
         self.ib = ir.IRBuilder(fn.append_basic_block("start"))
         self.vars: dict[str, Value] = {}
         self.buffers: dict[str, Storage] = {}
+        self.crowded = False
         self.heap: ir.Value | None = None
         self.status: ir.Value | None = None
         self.pool: ir.Value | None = None

@@ -87,6 +87,12 @@ def looped(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
     return made.shift("C", "C.ji", 3), (np.ones((17, count), bool), np.ones((40, count), bool))
 
 
+def laned(count: int) -> tuple[dt.Schedule, tuple[Array, ...]]:
+    """As many nests of loops in a row, all in lanes along columns."""
+    made = dt.op("C[i,j] = sum(A[i,k] * B[k,j])").schedule().split("i", 7).unroll("j")
+    return made.vectorize("ii").split("k", 7), (np.ones((97, 31), int), np.ones((31, count), int))
+
+
 CASES = {
     "squares": (equations(squares, np.ones(100)), 40, 160, 120),
     "sums": (equations(sums, np.ones(300)), 20, 80, 120),
@@ -96,6 +102,7 @@ CASES = {
     "triangle": (triangle, 32, 128, 200),
     "statements": (statements, 350, 1400, 150),
     "looped": (looped, 100, 400, 80),
+    "laned": (laned, 16, 64, 130),
 }
 """What is compiled, two lengths, and how many times as long as the fixed work of `speed.py` the
 longer one may take: about twice what it takes on a machine with nothing else to do."""
