@@ -253,8 +253,8 @@ def _temporary(
     """Defines a temporary that holds `reduce`, and gives the access that reads it."""
     conditions = [*outer.where, *conjuncts(guard)]
     used = set(indices_of(reduce))
-    while True:  # a condition that ties a used index to another one needs both
-        tied = [c for c in conditions if used & set(indices_of(c))]
+    while True:  # a condition that ties a used index to another one needs both; on sizes it stays
+        tied = [c for c in conditions if not indices_of(c) or used & set(indices_of(c))]
         more = used | {name for c in tied for name in indices_of(c)}
         if more == used:
             break

@@ -118,12 +118,20 @@ def at(op: Op, sizes: Mapping[str, Any]) -> Op:
 
 
 def _at(op: Op, values: Mapping[str, int], extents: Extents) -> Op:
+    from .check import check
+
     numbers: dict[Expr, Expr] = {Size(name): const(value) for name, value in values.items()}
 
     def put(expr: Expr) -> Expr:
         return substitute(expr, numbers)
 
-    shapes = {tensor: tuple(map(put, dims)) for tensor, dims in op.shapes.items()}
+    said = dict(op.shapes)
+    if 0 in values.values() and needs(op) is None:  # nothing may be left that says an extent
+        gone = {name for name, value in values.items() if value == 0}
+        known = check(op).shapes
+        said |= {eq.tensor: known[eq.tensor] for eq in op.equations
+                 if gone.intersection(sizes_of(known[eq.tensor]))}  # fmt: skip
+    shapes = {tensor: tuple(normalize(put(e)) for e in dims) for tensor, dims in said.items()}
     params: list[Param] = []
     for param in op.params:
         dims = param.type.dims

@@ -78,6 +78,21 @@ def test_at_of_an_operator_that_needs_no_number() -> None:
     assert dt.op(shifted.text) == shifted
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_what_nothing_writes_at_0_says_no_extent(gated: bool) -> None:
+    step = "g[t] = w[] * x[t] + h.zero[t-1]\n h[t] = tanh(g[t])"
+    if not gated:
+        step = "h[t] = tanh(w[] * x[t] + h.zero[t-1])"
+    op = dt.op(f"f(x: [T], w: []) -> y:\n {step}\n y[] = sum(h[t]**2)")
+    twice = op.gradient(("x", "w")).gradient(("x", "w", "dy"))
+    one = np.ones(())
+    for steps in range(4):
+        x = np.full(steps, 0.5)
+        got, want = twice.at(T=steps)(x, one, one, x, one), twice(x, one, one, x, one)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_the_operator_with_the_number_is_scheduled() -> None:
     op = dt.op(ROWS)
     schedule = op.at(W=4).schedule().split("c", 2).unroll("ci")

@@ -143,6 +143,22 @@ def test_second_derivatives_read_no_last_step_where_there_is_none() -> None:
     assert twice(np.ones((3, 0)), np.ones((3, 0))) == 0
 
 
+@pytest.mark.parametrize("keep", [(), {"g": 2, "h": 2}])
+def test_forward_over_reverse_reads_no_first_step_where_there_is_none(keep: Any) -> None:
+    """The sums of an equation that holds where T > 0 are differentiated there only."""
+    op = parse(
+        "f(x: [T, D], w: [D]) -> y:\n g[t] = sum(w[i] * x[t,i]) + h.zero[t-1]\n"
+        " h[t] = tanh(g[t])\n y[] = sum(h[t]**2)"
+    )
+    back = op.gradient(("x", "w"), keep=keep)
+    for steps in range(4):
+        x, w, one = np.full((steps, 2), 0.3), np.ones(2), np.ones(())
+        args = x, w, *(op.keeping(keep)(x, w)[1:] if keep else ()), one
+        dt.check_grads(op, (x, w), order=2, interpreted=True)
+        tangents = dt.jvp(back, args, args)[1]
+        assert [t.shape for t in tangents] == [x.shape, w.shape]
+
+
 def test_empty_recurrences_beside_what_is_not_empty() -> None:
     op = parse("f(x: f64[N,M], w: f64[M]) -> h:\n h[t,m] = w[m] * h.zero[t-2,m] + x[t,m]")
     for shape in ((0, 3), (3, 0), (1, 3)):
