@@ -25,7 +25,7 @@ GUARDED = ("zero", "fill")
 """Those that give a value of no element, which no index can be."""
 
 Extent = Callable[[str, int], Expr | None]
-Holds = Callable[[Expr], bool]
+Holds = Callable[[Expr, int], bool]
 
 
 def totals(expr: Expr) -> list[Access]:
@@ -36,7 +36,8 @@ def totals(expr: Expr) -> list[Access]:
 def desugared(expr: Expr, extent: Extent, holds: Holds, position: bool = False) -> Expr:
     """`expr` without boundaries; `position` says that it stands in an index position.
 
-    `holds` says of a condition that it always holds, so that nothing is clamped that cannot occur.
+    `holds` says of a condition that it always holds for sizes of at least so many, so that nothing
+    is clamped that cannot occur.
 
     Raises `OpError` for a boundary that its place or its tensor's extent does not allow.
     """
@@ -75,14 +76,14 @@ def _total(access: Access, boundary: Boundary, extent: Extent, holds: Holds) -> 
         inside: Expr | None = None
         for index, end in zip(access.indices, ends, strict=True):
             for claim in (compare("ge", index, const(0)), compare("lt", index, end)):
-                inside = inside if holds(claim) else both(inside, claim)
+                inside = inside if holds(claim, 0) else both(inside, claim)
         plain = Access(tensor, access.indices)
         outside = const(False) if boundary.value is None else boundary.value  # False adapts
         return plain if inside is None else Call("where", (inside, plain, outside))
     indices: list[Expr] = []
     for dim, (index, end) in enumerate(zip(access.indices, ends, strict=True)):
-        starts = holds(compare("le", const(0), index))
-        stops = holds(compare("lt", index, end))
+        starts = holds(compare("le", const(0), index), 1)
+        stops = holds(compare("lt", index, end), 1)
         if starts and stops:
             indices.append(index)
             continue

@@ -245,11 +245,12 @@ class _Checker:
         """Replaces total accesses by what they mean, now that the extents are known."""
         eq, extent, ranges = self.equations[n], self.extents.extent, self.ranges[n]
 
-        def holds(claim: Expr) -> bool:
+        def holds(claim: Expr, least: int) -> bool:
             if not is_affine(claim):
                 return False
-            dims = closure(indices_of(claim), ranges)
-            return counterexample(dims, within(ranges[d] for d in dims), [claim]) is None
+            around = () if least else (r.index for r in eq.ranges)  # where none runs, any holds
+            dims = closure([*indices_of(claim), *around], ranges)
+            return counterexample(dims, within(ranges[d] for d in dims), [claim], least) is None
 
         try:
             whole = map_exprs(eq, lambda e: desugared(e, extent, holds))

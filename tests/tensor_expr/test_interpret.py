@@ -295,6 +295,24 @@ def test_where_nothing_runs_what_is_read_for_all_instances_may_be_absent() -> No
     assert interpret(op, np.ones(1), np.ones((1, 1))) == op(np.ones(1), np.ones((1, 1))) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        ("y[] = x.zero[0]", 0),
+        ("y[] = x.fill(7)[N-1]", 7),
+        ("h[t] = x[t] + h.zero[t-1]\n y[] = h.zero[N-1]", 0),
+        ("y[] = sum(x.zero[0] * x[i]) + x.fill(2)[0]", 2),
+    ],
+)
+def test_0_beyond_the_ends_is_given_where_there_is_nothing_between_them(
+    text: str, empty: float
+) -> None:
+    op = parse(f"f(x: f64[N]) -> y:\n {text}")
+    assert interpret(op, np.zeros(0)) == op(np.zeros(0)) == empty
+    assert interpret(op, np.ones(1)) == op(np.ones(1)) == 1 + ("sum" in text)
+    assert op.gradient("x")(np.zeros(0), np.ones(())).shape == (0,)
+
+
 def test_a_body_without_the_reduced_index_counts() -> None:
     x = floats(3, 5)
     agrees(run("s[i] = sum(x[i,0] + 0 * x[0,k])", x), 5 * x[:, 0], 1e-4)
