@@ -198,7 +198,7 @@ def value_and_grad(
             raise GradientError(
                 f"grad of {function.name}: expected a scalar result, {shape} came; use dt.vjp"
             )
-        if value.dtype.kind != "f":
+        if not from_numpy(value.dtype).is_float:
             raise GradientError(
                 f"grad of {function.name}: expected a float result, one of type "
                 f"{from_numpy(value.dtype)} came"
@@ -284,4 +284,4 @@ def _listed(results: Any) -> tuple[Any, ...]:
 
 def _as(found: Array, like: Array) -> Array:
     """A cotangent or tangent in the type of what has it: what stands beside may be wider."""
-    return found.astype(like.dtype, copy=False) if like.dtype.kind == "f" else found
+    return found.astype(like.dtype, copy=False) if from_numpy(like.dtype).is_float else found

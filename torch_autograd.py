@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .torch_step import Step
+from .torch_step import Like, Step
 from .torch_tensors import torch_module, transformed
 
 
@@ -24,8 +24,7 @@ def run(typed: Step, tensors: Sequence[Any]) -> Any:
     torch = torch_module()
     if not transformed()():
         plain = not torch.is_grad_enabled() or not any(x.requires_grad for x in tensors)
-        level = getattr(torch.autograd.forward_ad, "_current_level", 0)  # of dual numbers
-        if plain and level < 0:
+        if plain and _forward_level() < 0:
             return _plainly(typed(tensors))
     made, step = _differentiable(), typed
     if torch.is_grad_enabled():
@@ -50,14 +49,24 @@ def _differentiable() -> Any:
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         typed, *tensors = inputs
         results = output if isinstance(output, tuple) else (output,)
-        ctx.typed = typed
-        ctx.save_for_backward(*tensors, *results)
-        ctx.save_for_forward(*tensors, *results)
+        every = *tensors, *results
+        ctx.typed, ctx.moving = typed, ctx.needs_input_grad[1:]
+        ctx.like = tuple([Like(x.shape, x.dtype) for x in every])
+        if transformed()():
+            ctx.save_for_backward(*every)
+            ctx.save_for_forward(*every)
+        else:  # what nobody reads is not kept alive, and may be changed in place
+            read = typed.read(every, ctx.moving)
+            ctx.save_for_backward(*[x if n in read else None for n, x in enumerate(every)])
+            if _forward_level() >= 0:
+                ctx.save_for_forward(*every)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
 
     def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-        return None, *ctx.typed.pull(ctx.saved_tensors, cotangents, ctx.needs_input_grad[1:])
+        saved = ctx.saved_tensors
+        every = [x if x is not None else y for x, y in zip(saved, ctx.like, strict=True)]
+        return None, *ctx.typed.pull(every, cotangents, ctx.needs_input_grad[1:], ctx.moving)
 
     def jvp(ctx: Any, _: None, *tangents: Any) -> Any:
         return _plainly(ctx.typed.push(ctx.saved_tensors, tangents))
@@ -67,6 +76,12 @@ def _differentiable() -> Any:
         "vmap": _vmap,
     }  # fmt: skip
     return type("Differentiable", (base,), {k: staticmethod(rule) for k, rule in rules.items()})
+
+
+def _forward_level() -> int:
+    """Of dual numbers: below 0 there are none."""
+    level: int = getattr(torch_module().autograd.forward_ad, "_current_level", 0)
+    return level
 
 
 def _vmap(info: Any, dims: tuple[int | None, ...], typed: Step, *tensors: Any) -> Any:

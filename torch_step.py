@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .algo.dtypes import DType, bf16
+from .algo.errors import Error
 from .algo.tensor_expr.annotation import annotated
 from .algo.tensor_expr.batch import batched
 from .algo.tensor_expr.check import check
@@ -15,12 +16,13 @@ from .algo.tensor_expr.op import Op
 from .algo.tensor_expr.settle import needs, settled, settled_on
 from .algo.tensor_expr.types import infer
 from .attached import State, attached
+from .autodiff.blocks import reads_value
 from .autodiff.forward import tangent
 from .autodiff.keep import Kept, keeping, kept
 from .autodiff.results import returning
 from .autodiff.reverse import adjoint
 from .kept import kept_for
-from .torch_tensors import array_of, cast, tensor_of
+from .torch_tensors import array_of, cast, tensor_of, torch_module
 
 KNOWN = 64
 """Backward passes of a function that are remembered: of which arguments, at which shapes."""
@@ -36,6 +38,17 @@ class How:
     ties: str
     keep: Kept | None
     function: Callable[[Op, str], Run]
+
+
+class Like(NamedTuple):
+    """A tensor that is not kept alive."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def empty(self) -> Any:
+        """One of its shape, for who reads no element."""
+        return torch_module().empty(self.shape, dtype=self.dtype)
 
 
 class Step:
@@ -109,46 +122,94 @@ class Step:
         listed = results if isinstance(results, tuple) else (results,)
         return tuple(tensor_of(a, d) for a, d in zip(listed, self._returns, strict=True))
 
+    def read(self, every: Sequence[Any], moving: tuple[bool, ...]) -> Collection[int]:
+        """Which of the arguments and results the backward pass takes, by the arguments that are
+        `moving`; all where it is refused, so that it says why when it runs. What is kept has
+        cotangents in second derivatives alone, which may read any argument."""
+        count = len(moving)
+        own = count + len((self.op if self._of is None else self._of[0]).returns)
+        came = tuple([n < own and x.is_floating_point() for n, x in enumerate(every)][count:])
+        try:
+            back = self._found(every, came, moving)
+        except Error:
+            return range(len(every))
+        return (
+            () if back is None else back.read if self._of is None else {*range(count), *back.read}
+        )
+
     def pull(
-        self, saved: Sequence[Any], cotangents: Sequence[Any], needed: Sequence[bool]
+        self,
+        every: Sequence[Any],
+        cotangents: Sequence[Any],
+        needed: tuple[bool, ...],
+        moving: tuple[bool, ...],
     ) -> list[Any]:
-        """The cotangents of those arguments that need one, None for the others."""
-        came = tuple([c is not None for c in cotangents])
-        key = (tuple(needed), came, tuple([x.shape for x in saved]))
-        if key not in self._backwards:
-            if len(self._backwards) >= KNOWN:
-                self._backwards.clear()
-            self._backwards[key] = self._backward(saved, came, needed)
-        back = self._backwards[key]
+        """The cotangents of those arguments that need one, None for the others. Of `every`, the
+        arguments and results, those that are not `read` may be no more than `Like` them."""
+        back = self._found(every, tuple([c is not None for c in cotangents]), needed)
         if back is None:
             return [None] * len(needed)
-        found = back.run(
-            *[saved[n] for n in back.primals], *[c for c in cotangents if c is not None]
-        )
+        if back.lacks(every):  # fewer cotangents, or fewer needed, and yet other arguments
+            whole = [
+                torch_module().zeros(x.shape, dtype=x.dtype)
+                if c is None and x.dtype.is_floating_point
+                else c
+                for x, c in zip(every[len(moving) :], cotangents, strict=True)
+            ]
+            found = self.pull(every, whole, moving, moving)
+            return [x if need else None for x, need in zip(found, needed, strict=True)]
+        primals = [x.empty() if isinstance(x := every[n], Like) else x for n in back.primals]
+        found = back.run(*primals, *[c for c in cotangents if c is not None])
         given = iter(found if isinstance(found, tuple) else (found,))
         return [cast(next(given), x.dtype) if need else None
-                for need, x in zip(needed, saved, strict=False)]  # fmt: skip
+                for need, x in zip(needed, every, strict=False)]  # fmt: skip
+
+    def _found(
+        self, every: Sequence[Any], came: tuple[bool, ...], needed: tuple[bool, ...]
+    ) -> Backward | None:
+        """`_backward`, which is made once; of results that are there, if it reads others else."""
+        key: tuple[Any, ...] = (needed, came, tuple([x.shape for x in every]))
+        for own in (key, (*key, tuple([isinstance(x, Like) for x in every]))):
+            if own not in self._backwards:
+                if len(self._backwards) >= KNOWN:
+                    self._backwards.clear()
+                there = [own is key or not isinstance(x, Like) for x in every]
+                self._backwards[own] = self._backward(every, came, needed, there)
+            back = self._backwards[own]
+            if back is None or not back.lacks(every):
+                break
+        return back
 
     def _backward(
-        self, saved: Sequence[Any], came: Sequence[bool], needed: Sequence[bool]
+        self,
+        every: Sequence[Any],
+        came: Sequence[bool],
+        needed: Sequence[bool],
+        there: Sequence[bool],
     ) -> Backward | None:
-        """What gives the cotangents of the arguments; None where there is nothing to give."""
-        op, values = self._at(saved)
+        """What gives the cotangents of the arguments, reading the results that are `there`; None
+        where there is nothing to give."""
+        op, values = self._at(every)
         given = tuple(name for name, c in zip(op.returns, came, strict=True) if c)
         wrt = tuple(p.name for p, need in zip(op.params, needed, strict=True) if need)
         if not given or not wrt:
             return None
-        back = carried(op, self._adjoint(op, given, wrt))
         names = list(values)
+        results = tuple(n for n, here in zip(names, there, strict=True) if here and n in op.returns)
+        back = carried(op, self._adjoint(op, given, wrt, results))
         primals = tuple(names.index(p.name) for p in back.params[: -len(given)])
-        return Backward(self.how.function(back, self.how.ties), primals)
+        read = frozenset(n for n in primals if reads_value(back, names[n]))
+        return Backward(self.how.function(back, self.how.ties), primals, read)
 
-    def _adjoint(self, op: Op, given: tuple[str, ...], wrt: tuple[str, ...]) -> Op:
+    def _adjoint(
+        self, op: Op, given: tuple[str, ...], wrt: tuple[str, ...], results: tuple[str, ...]
+    ) -> Op:
         whole, what = self._of or (op, ())
         steps = tuple(pair for pair in what if pair[1] > 1)
         if not steps or not set(given) <= set(whole.returns):  # a derivative by what is kept, too
-            return adjoint(returning(op, given), wrt, op.returns, self.how.ties)
-        saved = tuple(n for n in (*whole.returns, *dict(what)) if n not in dict(steps))
+            return adjoint(returning(op, given), wrt, results, self.how.ties)
+        own = (name for name in whole.returns if name in results)
+        saved = tuple(n for n in (*own, *dict(what)) if n not in dict(steps))
         return adjoint(returning(whole, given), wrt, saved, self.how.ties, steps)
 
     def push(self, saved: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -176,10 +237,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """A gradient operator, and which of the saved tensors it takes before the cotangents."""
+    """A gradient operator, which of the saved tensors it takes before the cotangents, and of which
+    it reads elements."""
 
     run: Run
     primals: tuple[int, ...]
+    read: frozenset[int]
+
+    def lacks(self, every: Sequence[Any]) -> bool:
+        """Does it read elements of what is not kept alive?"""
+        return any(isinstance(every[n], Like) for n in self.read)
 
 
 def moved(function: Any, op: Op) -> Any:

@@ -234,3 +234,15 @@ def test_gradients_of_gradients_share_what_is_kept(text: str) -> None:
         near = [(function(x + d) - function(x - d)) / 2e-5 for d in 1e-5 * np.eye(4)]
         np.testing.assert_allclose(found, near, rtol=1e-6, atol=1e-8)
         assert dt.program(lambda z, f=function: dt.grad(f)(z))(x).tolist() == found.tolist()
+
+
+def test_derivatives_of_bf16_have_its_type() -> None:
+    """Beside what is wider too, and where the result is one."""
+    bf16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    op = dt.op("y[t] = x[t] * w[]")
+    x, w = np.ones(3, bf16), np.array(0.5)
+    y, pull = dt.vjp(op, x, w)
+    assert [c.dtype for c in pull(np.ones_like(y))] == [bf16, float]
+    total = dt.op("s[] = sum(x[t]**2)")
+    value, slope = dt.value_and_grad(total)(x)
+    assert value.dtype == slope.dtype == bf16 and (slope == 2).all()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
+from dataclasses import replace
 from typing import Any
 
 import diptych as dt
@@ -256,7 +259,7 @@ def test_what_is_kept_is_chosen(keep: Any) -> None:
 
 
 LSTM = dt.op(
-    "g[t,n,j] = sum(W[n,j,d] * x[t,d]) + sum(U[n,j,k] * h.zero[t-1,k])\n"
+    "g[t,n,j] = sum(W[n,j,d] * x[t,d]) + sum(U[n,j,k] * h.zero[t-1,k]) where n in 0:4\n"
     "c[t,j] = sigmoid(g[t,0,j]) * c.zero[t-1,j] + sigmoid(g[t,1,j]) * tanh(g[t,2,j])\n"
     "h[t,j] = sigmoid(g[t,3,j]) * tanh(c[t,j])\ny[j] = sum(h[t,j]**2)",
     name="lstm",
@@ -270,8 +273,8 @@ def test_some_steps_of_an_lstm_are_kept() -> None:
     found = []
     for keep, states in [({"h": 8, "c": 8}, 2 * 5), (("h", "c"), 2 * T)]:
         y = dt.torch(LSTM, keep=keep)(*inputs)
-        saved = sum(x.numel() for x in y.grad_fn.saved_tensors)
-        assert saved == sum(x.numel() for x in inputs) + H + H * states
+        saved = sum(x.numel() for x in y.grad_fn.saved_tensors if x is not None)
+        assert saved == sum(x.numel() for x in inputs) + H * states
         found.append(torch.autograd.grad(y.sin().sum(), inputs))
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
@@ -353,6 +356,74 @@ def test_gradients_are_remembered_by_what_needs_them_and_by_shapes() -> None:
             ones = torch.ones(n, 5, dtype=x.dtype)
             assert torch.allclose(x.grad, ones @ w.T) if by_x else x.grad is None
             assert torch.allclose(w.grad, x.T @ ones) if by_w else w.grad is None
+
+
+PAIR = dt.op("f(x: [N], w: [N]) -> y, z:\n y[i] = exp(x[i])\n z[i] = exp(x[i]) * w[i]")
+
+
+def test_what_no_gradient_reads_may_change_and_is_not_kept_alive() -> None:
+    x, w = wanted(3, 4), wanted(4, 5)
+    y = dt.torch(DENSE)(x, w)
+    gone = weakref.ref(y)
+    y += 1
+    total = y.sum()
+    del y
+    gc.collect()
+    assert gone() is None
+    total.backward()
+    assert torch.allclose(w.grad, x.detach().T @ torch.ones(3, 5, dtype=w.dtype))
+    kept = dt.torch(SOFTMAX)(x)
+    kept += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.sum().backward()
+
+
+def test_second_derivatives_of_what_keeps_steps_and_changes_results() -> None:
+    """The cotangents of what is kept read no result that is gone."""
+    inputs = (wanted(4, 3, 2), wanted(7, 2), wanted(4, 3, 3))
+    found = []
+    for keep in (None, ("h", "c"), {"h": 3, "c": 3}):
+        y = dt.torch(LSTM, keep=keep)(*inputs)
+        y *= 2
+        first = torch.autograd.grad(y.sum(), inputs, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), inputs))
+    for second in found[1:]:
+        for one, two in zip(found[0], second, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("results", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("by", [(0,), (1,), (0, 1)])
+def test_some_cotangents_by_some_arguments(results: Any, by: Any) -> None:
+    """What is kept is what all of them by all arguments read."""
+    args = wanted(5), wanted(5) + 2
+    ours = dt.torch(PAIR)(*args)
+    theirs = torch.exp(args[0]), torch.exp(args[0]) * args[1]
+    found, expected = (
+        torch.autograd.grad(
+            sum((y[n] ** 2).sum() for n in results), [args[n] for n in by],
+            allow_unused=True, materialize_grads=True,
+        )
+        for y in (ours, theirs)
+    )  # fmt: skip
+    for a, b in zip(found, expected, strict=True):
+        assert torch.allclose(a, b)
+
+
+def test_less_that_comes_may_read_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the gradient of all results by all arguments runs, and the rest is 0."""
+    from diptych import torch_step
+
+    plain = torch_step.Step._backward
+
+    def reading_all(self: Any, saved: Any, came: Any, *rest: Any) -> Any:
+        found = plain(self, saved, came, *rest)
+        return found if all(came) else replace(found, read=frozenset(range(len(saved))))
+
+    monkeypatch.setattr(torch_step.Step, "_backward", reading_all)
+    x, w = wanted(5), wanted(5)
+    dt.torch(dt.op(PAIR.text))(x, w)[1].sum().backward()
+    assert torch.allclose(x.grad, torch.exp(x) * w) and torch.allclose(w.grad, torch.exp(x))
 
 
 KEEPS = [
