@@ -10,12 +10,11 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..algo.dtypes import DType, bool_, i64
-from . import emit_stream, emit_tail, emit_transpose, emit_turn
+from . import emit_lanes, emit_stream, emit_tail, emit_transpose, emit_turn
 from .emit_address import (
     alignment,
     is_vector_offset,
     offset_of,
-    pointer_a_lane,
     pointer_to,
     readable,
 )
@@ -24,7 +23,6 @@ from .frame import Frame, Storage
 from .values import (
     I32,
     Value,
-    constant,
     lanes_of,
     like,
     memory_type,
@@ -55,7 +53,7 @@ def load(f: Frame, name: str, indices: tuple[Value, ...]) -> Value:
     elif abs(offset.step) <= LONGEST_STEP and not apart and f.mask is None:
         raw = _load_steps(f, storage, offset, ir.VectorType(element, n))
     else:
-        raw = _gather(f, storage, offset, ir.VectorType(element, n))
+        raw = _tag(f, storage, emit_lanes.gather(f, storage, offset, ir.VectorType(element, n)))
     return from_memory(f, dtype, raw)
 
 
@@ -76,7 +74,7 @@ def store(f: Frame, name: str, indices: tuple[Value, ...], new: Value) -> None:
     if abs(offset.step) == 1 and not is_vector_offset(offset) and not storage.buffer.bytewise:
         _store_run(f, storage, offset, raw)
     else:
-        _scatter(f, storage, offset, raw)
+        _tag(f, storage, emit_lanes.scatter(f, storage, offset, raw))
 
 
 def load_words(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
@@ -90,7 +88,7 @@ def load_words(f: Frame, name: str, indices: tuple[Value, ...]) -> ir.Value:
         align = alignment(storage, offset)
         return _tag(f, storage, f.ib.load(where, typ=I32, align=align))
     if offset.step * storage.buffer.dtype.itemsize != 4 or is_vector_offset(offset):
-        return _gather(f, storage, offset, words)
+        return _tag(f, storage, emit_lanes.gather(f, storage, offset, words))
     first = pointer_to(f, storage, offset)
     align = alignment(storage, offset)
     if f.mask is None:
@@ -105,8 +103,8 @@ def shares_cell(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
 
 
 def may_collide(f: Frame, name: str, indices: tuple[Value, ...]) -> bool:
-    """May two lanes address the same cell, as where the index is data?"""
-    return is_vector_offset(offset_of(f, f.buffers[name], indices))
+    """May two lanes address the same cell, as where the index is data? Each may have its own."""
+    return f.buffers[name].lanes == 1 and is_vector_offset(offset_of(f, f.buffers[name], indices))
 
 
 def _store_cell(f: Frame, storage: Storage, offset: Value, cell: ir.Value, llvm: ir.Value) -> None:
@@ -258,32 +256,6 @@ def _masked_load(f: Frame, vec: ir.VectorType, pointer: ir.PointerType) -> ir.Fu
     name = f"llvm.masked.load.{suffix(vec)}.{pointer.intrinsic_name}"
     mask = ir.VectorType(ir.IntType(1), vec.count)
     return f.unit.intrinsic(name, vec, [pointer, I32, mask, vec])
-
-
-# A cell a lane
-
-
-def _gather(f: Frame, storage: Storage, offset: Value, vec: ir.VectorType) -> ir.Value:
-    pointers = pointer_a_lane(f, storage, offset)
-    name = f"llvm.masked.gather.{suffix(vec)}.v{vec.count}{storage.pointer.type.intrinsic_name}"
-    mask = _all(f)
-    fn = f.unit.intrinsic(name, vec, [pointers.type, I32, mask.type, vec])
-    align = I32(min(storage.buffer.dtype.itemsize, storage.buffer.align))
-    return _tag(f, storage, f.ib.call(fn, [pointers, align, mask, vec(None)]))
-
-
-def _scatter(f: Frame, storage: Storage, offset: Value, raw: ir.Value) -> None:
-    pointers = pointer_a_lane(f, storage, offset)
-    n = f.lanes
-    name = f"llvm.masked.scatter.{suffix(raw.type)}.v{n}{storage.pointer.type.intrinsic_name}"
-    mask = _all(f)
-    fn = f.unit.intrinsic(name, ir.VoidType(), [raw.type, pointers.type, I32, mask.type])
-    align = I32(min(storage.buffer.dtype.itemsize, storage.buffer.align))
-    _tag(f, storage, f.ib.call(fn, [raw, pointers, align, mask]))
-
-
-def _all(f: Frame) -> ir.Value:
-    return constant(ir.IntType(1), 1, f.lanes) if f.mask is None else f.mask.llvm
 
 
 def last_lane(f: Frame, new: Value) -> ir.Value:

@@ -59,7 +59,8 @@ class Mask:
 class Unit:
     """The LLVM module under construction and what is shared by its functions.
 
-    `sites` describes the checked data-dependent accesses: status n is sites[n - 1].
+    `sites` describes the checked data-dependent accesses: status n is sites[n - 1]. `narrow`
+    counts lanes, see `emit_lanes`.
     """
 
     module: ir.Module
@@ -72,6 +73,7 @@ class Unit:
     parallel: bool = False
     streams: bool = False
     matrices: frozenset[Stmt] = frozenset()
+    narrow: int = 0
 
     def intrinsic(self, name: str, result: ir.Type, args: list[ir.Type]) -> ir.Function:
         """A declaration, made once."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import diptych as dt
 import numpy as np
 import pytest
+from diptych.codegen.emit_lanes import NARROW
 from diptych.codegen.host import machine
 from diptych.codegen.symbols import ALLOWED, undefined_symbols
 from diptych.lower.ir import If, Prefetch, walk
@@ -193,3 +195,28 @@ def test_alignment_is_found_within_the_workspace(native: Any) -> None:
         assert written.min() >= base + shift and written.max() < base + shift + size
         assert (written.min() // 64 * 64) % 4096 == 0
     assert undefined_symbols(kernel.object) <= ALLOWED
+
+
+@pytest.mark.parametrize("wide", [8, 16])
+def test_partial_sums_of_each_lane_are_its_own(wide: int) -> None:
+    """However they are indexed, no two lanes add to the same."""
+    text = "y[p] = sum(x[i,j], over=(i in 0:N, j in 0:M), where=i + j == p) where p in 0:N+M-1"
+    op = dt.op(f"f(x: [N, M]) -> y:\n {text}")
+    x = np.arange(63, dtype=np.int32).reshape(7, 9)
+    made = op.schedule().split("j", 5).vectorize("p", wide).rfactor("jo")
+    np.testing.assert_array_equal(made(x), dt.interpret(op, x))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f2", "f4", "bool"])
+@pytest.mark.parametrize("rows", [64, 61])
+def test_many_lanes_of_narrow_elements_are_a_loop(dtype: str, rows: int) -> None:
+    """What no instruction gathers or scatters is written out a limited number of times."""
+    x = np.arange(66 * (rows + 1)).reshape(rows + 1, 66).astype(dtype)
+    op = dt.op("y[i,j] = where(x[i,j] > x[i+1,j+2], x[i,j+2], x[i,j])")
+    made = op.schedule().unroll("j").vectorize("i", 64)
+    np.testing.assert_array_equal(made(x), dt.interpret(op, x))
+    text = made.source("llvm")
+    assert (re.search(r"@(gather|scatter)\.v", text) is not None) == (dtype != "f4")
+    assert (
+        dtype == "f4" or text.count("masked.gather") + text.count("masked.scatter") <= NARROW / 16
+    )
