@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...algo.errors import ScheduleError
-from .names import find_loop, fresh, index_of
-from .nest import Loop, Nest, Seq, Tree, leaves
+from .names import find_loop, index_of, unlike
+from .nest import Loop, Nest, Seq, Tree, leaves, loops
 from .primitive import Primitive
 from .tree import edit, seq, way_to_loop, with_tree, wrap
 from .validate import check_change
@@ -86,6 +86,7 @@ class Reorder(Primitive):
         What lies beside the chain under some of its loops goes back to the depth down to which
         the loops are among those, and gets copies of the rest.
         """
+        taken = {loop.name for loop in loops(nest.tree)}
         before: dict[int, list[Tree]] = {}
         behind: dict[int, list[Tree]] = {}
         for depth, node in between.items():
@@ -95,7 +96,7 @@ class Reorder(Primitive):
             shared = next((n for n, loop in enumerate(new) if loop.name not in own), len(new))
             copied = [loop for loop in new[shared:] if loop.name in own]
             at = next(n for n, part in enumerate(node.parts) if part is chain[depth])
-            parts = [_distributed(nest, part, copied, self.who) for part in node.parts]
+            parts = [_distributed(part, copied, taken) for part in node.parts]
             before.setdefault(shared, []).extend(parts[:at])
             behind[shared] = parts[at + 1 :] + behind.get(shared, [])
         body = chain[-1].body
@@ -106,9 +107,12 @@ class Reorder(Primitive):
         return body
 
 
-def _distributed(nest: Nest, part: Tree, loops: list[Loop], who: str) -> Tree:
+def _distributed(part: Tree, loops: list[Loop], taken: set[str]) -> Tree:
     """A part with copies of loops around it, named after its first statement: `C.init.ii`."""
     stage = next(leaves(part))
-    names = [fresh(nest, f"{stage}.{index_of(loop.name)}", who) for loop in loops]
-    copies = [replace(loop, name=name) for loop, name in zip(loops, names, strict=True)]
+    copies: list[Loop] = []
+    for loop in loops:
+        name = unlike(f"{stage}.{index_of(loop.name)}", taken)
+        taken.add(name)
+        copies.append(replace(loop, name=name))
     return wrap(part, copies)

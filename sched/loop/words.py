@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...algo.tensor_expr.affine import linear
 from ...algo.tensor_expr.build import conjuncts
-from ...algo.tensor_expr.expr import Access, Index, accesses
+from ...algo.tensor_expr.expr import Access, Index, accesses, indices_of
 from .access import Group
 from .dot import factors
 from .tile_model import bare
@@ -35,6 +35,8 @@ def words_of(group: Group) -> Words | None:
     found = factors(main.value, group.kinds) if main.reducer == "sum" else None
     if found is None or main.carries or group.holes or group.fold is not None:
         return None
+    if any(indices_of(end) for r in main.ranges for end in (r.lo, r.hi)):
+        return None  # of a triangle hardly a word is whole
     reads = [accesses(factor) for factor in found]
     if any(len(part) != 1 for part in reads) or conjuncts(main.where):
         return None

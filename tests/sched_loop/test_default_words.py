@@ -48,6 +48,10 @@ BY_WORDS = {
 OTHERWISE = {
     "one operand": ("C[i,j] = sum(A[i,k] * A[j,k])", [(40, 70)]),
     "triangular": ("C[i,j] = sum(A[i,k] * B[k,j], where=k <= i)", [(70, 70), (70, 40)]),
+    "from the diagonal on": (
+        "C[j,i] = sum(A[i,k] * B[k,j], over=(k in i:N)) where i in 0:N",
+        [(97, 97), (97, 100)],
+    ),
     "strided columns": (
         "y[f,p,q] = sum(x[c,2*p+r,2*q+s] * w[f,c,r,s])",
         [(20, 19, 41), (8, 20, 3, 3)],

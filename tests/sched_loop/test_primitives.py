@@ -202,6 +202,14 @@ for y.k:
     )
 
 
+def test_a_loop_that_is_copied_has_a_name_of_its_own() -> None:
+    op = dt.op("f(x: [N,M]) -> y:\n t[i,j] = x[i,j] * 2\n y[i,j] = t[i,j] + t.edge[i,j+1]")
+    made = op.schedule().compute_at("t", "y.i").reorder("y.j", "y.i")
+    assert [loop.name for loop in loops(made.nest().tree)] == ["t.i_", "t.i", "t.j", "y.j", "y.i"]
+    x = np.arange(35.0).reshape(5, 7)
+    np.testing.assert_array_equal(made(x), op(x))
+
+
 def test_reorder_distributes_init_and_final() -> None:
     check(
         schedule("y[i,j] = max(sum(A[i,k] * B[k,j]), 0)").tile(i=2, j=4).reorder("k", "ii", "ji"),
