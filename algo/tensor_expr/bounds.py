@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import OpError
 from ..isl import Answer
-from .affine import normalize
+from .affine import is_affine, normalize
 from .build import compare, const
 from .coverage import at_sizes
-from .domains import counterexample, within
-from .expr import Expr, Index, Range, Size, substitute
+from .domains import closure, counterexample, within
+from .expr import Expr, Index, Range, Size, indices_of, substitute
 from .op import Equation
 from .printer import print_expr
 from .uses import Use
@@ -38,6 +38,20 @@ def check_bounds(
             continue
         for use in group:  # one of them fails: which?
             _blame(use, dims, given, extent, fail)
+
+
+def stays_inside(
+    written: Mapping[str, Range], use: Use, extent: Callable[[str, int], Expr | None]
+) -> bool:
+    """Do the ranges that are written and the conditions keep it inside, whatever the sizes are?"""
+    end = extent(use.tensor, use.dim)
+    if end is None or not all(is_affine(e) for r in written.values() for e in (r.lo, r.hi)):
+        return False
+    named = dict.fromkeys(i for e in (use.expr, *use.guards) for i in indices_of(e))
+    around = closure(named, written)
+    given = [*within(written[d] for d in around), *use.guards]
+    claims = [compare("le", const(0), use.expr), compare("lt", use.expr, end)]
+    return counterexample(tuple(dict.fromkeys([*around, *named])), given, claims, 0) is None
 
 
 def _runs_over(use: Use, ranges: Mapping[str, Range], extent: Extent) -> bool:

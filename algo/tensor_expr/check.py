@@ -15,7 +15,7 @@ from ..errors import NeedsSizes, OpError
 from . import affine
 from .affine import is_affine, to_isl
 from .boundary import desugared
-from .bounds import check_bounds
+from .bounds import check_bounds, stays_inside
 from .build import const
 from .components import tensor_cycles, units
 from .coverage import check_writes, shape
@@ -70,8 +70,8 @@ class _Checker:
         together = [
             [use for n in group for use in self.uses[n]] for group in self.groups for _ in group
         ]
-        self.given = [  # the indices of each equation whose ranges are written
-            {r.index for n in group for r in _ranges_in(self.equations[n])}
+        self.given = [  # the ranges that are written in each equation
+            {r.index: r for n in group for r in _ranges_in(self.equations[n])}
             for group in self.groups for _ in group
         ]  # fmt: skip
         self.extents = Extents(op, together, self.given, origins)
@@ -201,6 +201,14 @@ class _Checker:
             known = self.extents.extent(before.tensor, before.dim)
             assert known is not None
             parts = index.name in self.given[n]
+            if (
+                parts
+                and known is not extent
+                and all(
+                    stays_inside(self.given[n], each, self.extents.extent) for each in (before, use)
+                )
+            ):
+                continue
             if self.extents.unify(known, extent, parts) or parts:
                 continue  # an index with a given range may run over a part of either
             if _both_known(known, extent):

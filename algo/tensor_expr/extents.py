@@ -8,10 +8,11 @@ symbol becomes that formula.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import OpError
 from . import affine
+from .bounds import stays_inside
 from .components import tensor_cycles
 from .expr import (
     Access,
@@ -43,7 +44,7 @@ class Extents:
         self,
         op: Op,
         uses: Sequence[Sequence[Use]],
-        given: Sequence[Collection[str]],
+        given: Sequence[Mapping[str, Range]],
         origins: Sequence[Mapping[str, str]],
     ) -> None:
         self.ranks = _ranks(op)
@@ -203,11 +204,12 @@ def _ranks(op: Op) -> dict[str, int]:
 def _classes(
     op: Op,
     uses: Sequence[Sequence[Use]],
-    given: Sequence[Collection[str]],
+    given: Sequence[Mapping[str, Range]],
     ranks: Mapping[str, int],
 ) -> dict[Dim, Dim]:
     """For every dimension of an input, a representative of those that share its extent. An index
-    with a `given` range may run over a part of what the user named, so it makes no number of it.
+    with a `given` range may run over a part of what the user named, so it makes no number of it,
+    and ties nothing that the range and conditions keep it inside of.
 
     A tensor of several equations, or one that reads itself, ties the equations together: its
     dimension counts too where whole indices run over it everywhere.
@@ -236,19 +238,39 @@ def _classes(
         if b in number:
             number[a] = number[b]
 
+    declared: dict[Dim, Expr] = {}
     for param in op.params:
         for d, said in enumerate(param.type.dims or ()):
+            declared[param.name, d] = Const(said) if isinstance(said, int) else Size(said)
             if isinstance(said, int):
                 number[param.name, d] = said
             if isinstance(said, str):
                 join(named.setdefault(said, (param.name, d)), (param.name, d))
     for here, told in zip(uses, given, strict=True):
+        ties: list[tuple[Use, Index, Dim]] = [
+            (use, use.expr, (use.tensor, use.dim))
+            for use in here
+            if (use.tensor, use.dim) in parent and isinstance(use.expr, Index) and not use.guarded
+        ]
+        apart = {name for name in told if _are_apart(name, told, ties, declared)}
         first: dict[Index, Dim] = {}
-        for use in here:
-            at = (use.tensor, use.dim)
-            if at in parent and isinstance(use.expr, Index) and not use.guarded:
-                join(first.setdefault(use.expr, at), at, use.expr.name in told)
+        for _, index, at in ties:
+            if index.name not in apart:
+                join(first.setdefault(index, at), at, index.name in told)
     return {at: find(at) for at in parent}
+
+
+def _are_apart(
+    name: str,
+    told: Mapping[str, Range],
+    ties: Sequence[tuple[Use, Index, Dim]],
+    declared: Mapping[Dim, Expr],
+) -> bool:
+    """Does an index run over parts of several extents, inside of each whatever the sizes are?"""
+    mine = [(use, at) for use, index, at in ties if index.name == name]
+    return len({declared.get(at) for _, at in mine}) > 1 and all(
+        stays_inside(told, use, lambda *at: declared.get(at)) for use, _ in mine
+    )
 
 
 def _spanned(op: Op, uses: Sequence[Sequence[Use]]) -> set[Dim]:

@@ -250,3 +250,18 @@ def test_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_options_that_are_none(options: dict[str, Any], text: str) -> None:
     assert refused(SQUARE, AT, **options) == f"check_grads: expected {text}"
+
+
+@pytest.mark.parametrize("sizes", [(3, 2), (2, 3), (0, 2), (2, 0), (1, 4)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q[] = sum(sin(x[i] * z.zero[i]), over=(i in 0:T))",
+        "q[] = prod(x[i] * where(i < S, z[i], 0), over=(i in 0:T))",
+        "q[e] = sum(tanh(x[r] + z.zero[e]), over=(r in 0:T)) where e in 0:T",
+    ],
+)
+def test_reads_beyond_the_end_of_what_has_another_size(text: str, sizes: tuple[int, int]) -> None:
+    op = dt.op(f"f(x: [T], z: [S]) -> q:\n {text}")
+    x, z = (np.linspace(0.2, 0.9, size) for size in sizes)
+    dt.check_grads(op, (x, z), order=2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from diptych.algo.errors import OpError
 from diptych.algo.tensor_expr.check import check
+from diptych.algo.tensor_expr.interpret import interpret
 from diptych.algo.tensor_expr.parse import parse
 from diptych.algo.tensor_expr.printer import print_equation, print_expr
 from diptych.algo.tensor_expr.sizes import shape_of
@@ -195,3 +197,23 @@ def test_ranges_are_the_largest_that_stay_inside(a, b, c):
     for n, k in cases:
         (size,) = shape_of(checked, "y", {"x_0": n, "K": k})
         assert list(range(size)) == brute(a, b, c, n, k)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("q[] = sum(x[i] * z[i], over=(i in 0:S), where=i < T)", {"T", "S"}),
+        ("q[i] = x[i] * z[i] where i in 0:min(S, T)", {"T", "S"}),
+        ("q[] = sum(x[i] * z[i], over=(i in 0:S))", {"T"}),
+        ("q[] = sum(x[i] * z[i], where=i < S)", {"T"}),
+        ("q[] = sum(x[i] * z[i], over=(i in 0:S), where=i < T - 1)", {"T", "S"}),
+    ],
+)
+def test_ranges_that_stay_inside_tie_no_extents(text: str, sizes: set[str]) -> None:
+    """Others run over the whole of both, which is one extent then."""
+    op = parse(f"f(x: [T], z: [S]) -> q:\n {text}")
+    assert set(check(op).sizes) == sizes
+    if len(sizes) == 2:
+        for few, many in ((2, 3), (3, 2), (0, 2), (2, 0)):
+            x, z = np.ones(few), np.ones(many)
+            np.testing.assert_array_equal(op(x, z), interpret(op, x, z))
