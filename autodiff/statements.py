@@ -198,7 +198,10 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
 
 def _without_reductions(s: Statement, owner: str, out: Normal) -> Expr:
     """The body of a statement with the reductions inside it read from temporaries."""
-    values = {r: _temporary(r, guard, s, owner, out) for r, guard in _outermost(s.body)}
+    values: dict[Reduce, Expr] = {}
+    for r, guard in _outermost(s.body):  # those inside of its guard come before it
+        read = None if guard is None else map_reductions(guard, values.__getitem__)
+        values[r] = _temporary(r, read, s, owner, out)
     return map_reductions(s.body, values.__getitem__) if values else s.body
 
 
@@ -220,7 +223,7 @@ def _with_body(equation: Equation, body: Expr) -> Equation:
 
 
 def _outermost(body: Expr) -> Iterator[tuple[Reduce, Expr | None]]:
-    """The outermost reductions, each with the affine condition under which it is evaluated."""
+    """The outermost reductions, each with the condition under which it is evaluated."""
     found: dict[Reduce, Expr | None] = {}
     stack: list[tuple[Expr, Expr | None]] = [(body, None)]
     seen: set[tuple[Expr, Expr | None]] = set()
@@ -237,7 +240,7 @@ def _outermost(body: Expr) -> Iterator[tuple[Reduce, Expr | None]]:
                 found[item] = (
                     None if guard is None or before is None else Call("or", (before, guard))
                 )
-        elif isinstance(item, Call) and item.op == "where" and is_affine(item.args[0]):
+        elif isinstance(item, Call) and item.op == "where":
             condition, a, b = item.args
             stack.append((b, both(guard, Call("not", (condition,)))))
             stack.append((a, both(guard, condition)))
@@ -252,13 +255,21 @@ def _temporary(
 ) -> Access:
     """Defines a temporary that holds `reduce`, and gives the access that reads it."""
     conditions = [*outer.where, *conjuncts(guard)]
+    plain = [c for c in conditions if is_affine(c)]
     used = set(indices_of(reduce))
     while True:  # a condition that ties a used index to another one needs both; on sizes it stays
-        tied = [c for c in conditions if not indices_of(c) or used & set(indices_of(c))]
+        tied = [c for c in plain if not indices_of(c) or used & set(indices_of(c))]
         more = used | {name for c in tied for name in indices_of(c)}
         if more == used:
             break
         used = more
+    by_data = [c for c in conditions if c not in plain]
+    tied += [c for c in by_data if used.issuperset(indices_of(c))]
+    if reduce.reducer != "any":  # it is read where data say so for any of the other indices
+        for each, names in _connected(by_data, used):
+            others = tuple(r for r in outer.ranges if r.index in names)
+            whole = Reduce("any", tuple(r.index for r in others), each, others)
+            tied.append(_temporary(whole, None, outer, owner, out))
     name = fresh_name(f"{owner}_{reduce.reducer}", out.shapes)
     free = [r for r in outer.ranges if r.index in used]
     equation, access = boxed(name, free, reduce, tied)
@@ -266,6 +277,20 @@ def _temporary(
     _split_group([equation], owner, out)
     out.temporaries[name] = owner  # after those inside it, which it reads
     return access
+
+
+def _connected(conditions: Iterable[Expr], used: Collection[str]) -> list[tuple[Expr, set[str]]]:
+    """Conditions that share indices which are not `used`, as one, with those indices."""
+    found: list[tuple[Expr, set[str]]] = []
+    for condition in conditions:
+        names = {*indices_of(condition)}.difference(used)
+        if not names:
+            continue
+        for other in [each for each in found if each[1] & names]:
+            found.remove(other)
+            condition, names = both(other[0], condition), names | other[1]
+        found.append((condition, names))
+    return found
 
 
 def companion(

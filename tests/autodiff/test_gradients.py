@@ -308,3 +308,74 @@ def test_choices_by_sizes_are_made_of_sizes_of_0_too(chosen: str, n: int, m: int
  y[i] = h[i] * where({chosen}, x.edge[i-2] + u[], 0) where i in 0:N""")
     x, z = np.arange(1.0, n + 1), np.ones(m)
     dt.check_grads(op, [x, 0.7, z], interpreted=True, order=2)
+
+
+NONE = {
+    "log": "sum(log(x[t,i]))",
+    "quotient": "sum(1 / x[t,i])",
+    "root": "sum(sqrt(x[t,i]**2))",
+    "product": "prod(log(x[t,i]))",
+    "greatest": "max(log(x[t,i]))",
+    "square": "sum(log(x[t,i]))**2",
+}
+
+
+@pytest.mark.parametrize("value", NONE.values(), ids=NONE)
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "where(x[t,0] > 0, {}, 0)",
+        "where(sum(x[t,i]**2) > 0, {}, 0)",
+        "where(x[t,0] <= 0, 0, where(x[t,1] > 1, {}, 1))",
+        "sum(where(x[s,0] > x[t,1], {}, 0), over=(s in 0:T))",
+    ],
+)
+def test_reductions_in_a_branch_that_is_not_taken_are_not_differentiated(
+    chosen: str, value: str
+) -> None:
+    """Their slope there is 0, though they have none: nothing is multiplied by a mask."""
+    op = dt.op(f"f(x: [T, 2]) -> y:\n y[t] = {chosen.format(value)}")
+    x = np.array([[1.5, 2.5], [0, 0.0], [3, 2.1]])
+    if "x[s,0]" in chosen:
+        x[1, 1] = 7  # no s has more
+    (slope,) = dt.vjp(op, x)[1](np.ones(3))
+    tangent = dt.jvp(op, (x,), (x,))[1]
+    assert np.isfinite(slope).all() and np.isfinite(tangent).all()
+    np.testing.assert_allclose(slope.ravel() @ x.ravel(), tangent.sum(), rtol=1e-12)
+    dt.check_grads(op, (x[::2],), order=2)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "where((k[t] >= 0) & (k[t] < T), sum(x[k[t],i])**2, 0)",
+        "where((k[t] >= 0) & (k[t] < T), sum(u[i] * x[k[t],i]), 0)",
+        "where((k[t] >= 0) & (k[t] < T), max(u[i] * x[k[t],i]), 0)",
+        "where((k[t] >= 0) & (k[t] < T) & (u[1] > 0), prod(x[k[t],i]), u[0])",
+        "sum(where((k[t] >= 0) & (k[t] < T) & (u[j] > 0), sum(x[k[t],i]**3), u[j]))",
+        "where(T > 1, sum(x[1,i])**2, 1)",
+        "where(T > 1, prod(x[1,i]), 1)",
+        "where((t > 0) & (x[t,0] > 0), log(sum(exp(x[t-1,i]))), x[t,0])",
+    ],
+)
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_reductions_in_a_branch_read_nothing_where_it_is_not_taken(value: str, steps: int) -> None:
+    text = f"f(x: [T, 2], k: i32[T], u: [2]) -> y:\n y[t] = {value} where t in 0:T"
+    op = dt.op(text)
+    x, k, u = np.array([[1, 2], [-1, 0.5], [1.3, 2.4]]), np.array([0, -1, 2]), np.array([1.5, -1])
+    dt.check_grads(op, (x[:steps], k[:steps].astype(np.int32), u), order=2)
+
+
+def test_a_branch_by_data_of_other_indices_asks_for_any_of_them() -> None:
+    op = dt.op(
+        "f(x: [T, D], m: bool[T, S], w: [S]) -> y:\n"
+        " y[t,s] = where(m[t,s] & (w[s] > 0), sum(log(x[t,i])), 0)"
+    )
+    assert adjoint(op, "x").text.splitlines()[1:] == [
+        "    y_any[t] = any(m[t,s] & (w[s] > 0))",
+        "    dy_sum[t] = sum(where(m[t,s] & (w[s] > 0), dy[t,s], 0))",
+        "    dx[t,i] = where(y_any[t], dy_sum[t] / x[t,i], 0)",
+    ]
+    m = np.array([[True, False], [False, True]])
+    slope = dt.vjp(op, np.array([[1, 2], [0, 0.0]]), m, np.array([3, -1.0]))[1](np.ones((2, 2)))[0]
+    np.testing.assert_array_equal(slope, [[1, 0.5], [0, 0]])
