@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import is_affine
 from ..algo.tensor_expr.binding import map_reductions
-from ..algo.tensor_expr.build import both, conjuncts
+from ..algo.tensor_expr.build import all_of, both, conjuncts
 from ..algo.tensor_expr.components import recurrences
 from ..algo.tensor_expr.expr import (
     Access,
@@ -254,7 +254,7 @@ def _temporary(
     reduce: Reduce, guard: Expr | None, outer: Statement, owner: str, out: Normal
 ) -> Access:
     """Defines a temporary that holds `reduce`, and gives the access that reads it."""
-    conditions = [*outer.where, *conjuncts(guard)]
+    conditions = dict.fromkeys((*outer.where, *conjuncts(guard)))
     plain = [c for c in conditions if is_affine(c)]
     used = set(indices_of(reduce))
     while True:  # a condition that ties a used index to another one needs both; on sizes it stays
@@ -288,7 +288,7 @@ def _connected(conditions: Iterable[Expr], used: Collection[str]) -> list[tuple[
             continue
         for other in [each for each in found if each[1] & names]:
             found.remove(other)
-            condition, names = both(other[0], condition), names | other[1]
+            condition, names = all_of((other[0], condition)), names | other[1]
         found.append((condition, names))
     return found
 

@@ -207,6 +207,16 @@ def test_partial_sums_of_each_lane_are_its_own(wide: int) -> None:
     np.testing.assert_array_equal(made(x), dt.interpret(op, x))
 
 
+def test_cells_of_each_lane_are_its_own_where_quotients_index_them() -> None:
+    a, b = np.arange(144, dtype="f4").reshape(48, 3), np.arange(51, dtype="f4").reshape(3, 17)
+    product, total = dt.op("C[i,j] = sum(A[i,k] * B[k,j])"), dt.op("y[i] = sum(x[i,j])")
+    made = product.schedule().split("i", 16).fuse("ii", "j").rfactor("k").vectorize("ii_j", 8)
+    np.testing.assert_array_equal(product.with_schedule(made, strict=True)(a, b), a @ b)
+    made = total.schedule().stage("y", at="i", scope="stack").split("i", 17).split("ii", 3)
+    made = made.split("iii", 4).vectorize("iiii")
+    np.testing.assert_array_equal(total.with_schedule(made, strict=True)(a), a.sum(1))
+
+
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f2", "f4", "bool"])
 @pytest.mark.parametrize("rows", [64, 61])
 def test_many_lanes_of_narrow_elements_are_a_loop(dtype: str, rows: int) -> None:
