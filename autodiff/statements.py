@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..algo.dtypes import DType
 from ..algo.tensor_expr.affine import is_affine
 from ..algo.tensor_expr.binding import map_reductions
-from ..algo.tensor_expr.build import all_of, both, conjuncts
+from ..algo.tensor_expr.build import both, conjuncts
 from ..algo.tensor_expr.components import recurrences
 from ..algo.tensor_expr.expr import (
     Access,
@@ -29,6 +29,7 @@ from ..algo.tensor_expr.expr import (
 from ..algo.tensor_expr.folds import groups
 from ..algo.tensor_expr.op import Checked, Equation
 from .boxes import boxed, over_boxes, separate
+from .branches import connected, outermost
 from .lifted import lifted
 from .naming import fresh_name
 from .unfold import Folded, folded, is_plain, prefixes
@@ -199,7 +200,7 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
 def _without_reductions(s: Statement, owner: str, out: Normal) -> Expr:
     """The body of a statement with the reductions inside it read from temporaries."""
     values: dict[Reduce, Expr] = {}
-    for r, guard in _outermost(s.body):  # those inside of its guard come before it
+    for r, guard in outermost(s.body):  # those inside of its guard come before it
         read = None if guard is None else map_reductions(guard, values.__getitem__)
         values[r] = _temporary(r, read, s, owner, out)
     return map_reductions(s.body, values.__getitem__) if values else s.body
@@ -222,34 +223,6 @@ def _with_body(equation: Equation, body: Expr) -> Equation:
     )
 
 
-def _outermost(body: Expr) -> Iterator[tuple[Reduce, Expr | None]]:
-    """The outermost reductions, each with the condition under which it is evaluated."""
-    found: dict[Reduce, Expr | None] = {}
-    stack: list[tuple[Expr, Expr | None]] = [(body, None)]
-    seen: set[tuple[Expr, Expr | None]] = set()
-    while stack:
-        item, guard = stack.pop()
-        if (item, guard) in seen:
-            continue
-        seen.add((item, guard))
-        if isinstance(item, Reduce):
-            if item not in found:
-                found[item] = guard
-            elif guard is not found[item]:
-                before = found[item]
-                found[item] = (
-                    None if guard is None or before is None else Call("or", (before, guard))
-                )
-        elif isinstance(item, Call) and item.op == "where":
-            condition, a, b = item.args
-            stack.append((b, both(guard, Call("not", (condition,)))))
-            stack.append((a, both(guard, condition)))
-            stack.append((condition, guard))
-        else:
-            stack.extend((child, guard) for child in reversed(children(item)))
-    yield from found.items()
-
-
 def _temporary(
     reduce: Reduce, guard: Expr | None, outer: Statement, owner: str, out: Normal
 ) -> Access:
@@ -266,7 +239,7 @@ def _temporary(
     by_data = [c for c in conditions if c not in plain]
     tied += [c for c in by_data if used.issuperset(indices_of(c))]
     if reduce.reducer != "any":  # it is read where data say so for any of the other indices
-        for each, names in _connected(by_data, used):
+        for each, names in connected(by_data, used):
             others = tuple(r for r in outer.ranges if r.index in names)
             whole = Reduce("any", tuple(r.index for r in others), each, others)
             tied.append(_temporary(whole, None, outer, owner, out))
@@ -277,20 +250,6 @@ def _temporary(
     _split_group([equation], owner, out)
     out.temporaries[name] = owner  # after those inside it, which it reads
     return access
-
-
-def _connected(conditions: Iterable[Expr], used: Collection[str]) -> list[tuple[Expr, set[str]]]:
-    """Conditions that share indices which are not `used`, as one, with those indices."""
-    found: list[tuple[Expr, set[str]]] = []
-    for condition in conditions:
-        names = {*indices_of(condition)}.difference(used)
-        if not names:
-            continue
-        for other in [each for each in found if each[1] & names]:
-            found.remove(other)
-            condition, names = all_of((other[0], condition)), names | other[1]
-        found.append((condition, names))
-    return found
 
 
 def companion(

@@ -191,6 +191,7 @@ class _Checker:
 
     def _unify(self, group: tuple[int, ...]) -> None:
         first: dict[str, Use] = {}
+        told = {r.index for n in group for r in _ranges_in(self.equations[n])}  # or found before
         every = [(n, use) for n in group for use in self.uses[n]]
         for n, use in every:
             index = use.expr
@@ -209,7 +210,7 @@ class _Checker:
                 )
             ):
                 continue
-            if self.extents.unify(known, extent, parts) or parts:
+            if self.extents.unify(known, extent, parts) or index.name in told:
                 continue  # an index with a given range may run over a part of either
             if _both_known(known, extent):
                 raise self.fail(

@@ -96,9 +96,12 @@ class Reorder(Primitive):
             shared = next((n for n, loop in enumerate(new) if loop.name not in own), len(new))
             copied = [loop for loop in new[shared:] if loop.name in own]
             at = next(n for n, part in enumerate(node.parts) if part is chain[depth])
-            parts = [_distributed(part, copied, taken) for part in node.parts]
-            before.setdefault(shared, []).extend(parts[:at])
-            behind[shared] = parts[at + 1 :] + behind.get(shared, [])
+            ahead, after = (
+                [_distributed(part, copied, taken) for part in parts]
+                for parts in (node.parts[:at], node.parts[at + 1 :])
+            )
+            before.setdefault(shared, []).extend(ahead)
+            behind[shared] = after + behind.get(shared, [])
         body = chain[-1].body
         for depth in range(len(new), first - 1, -1):
             body = seq([*before.get(depth, []), body, *behind.get(depth, [])])
