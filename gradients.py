@@ -230,6 +230,11 @@ def grad(of: Any, argnums: Any = 0, *, ties: str = EVEN) -> Any:
             )
         check_own((of, *leaves))
         return unflatten(structure, gradients(of, leaves, ties=ties))
+    if has_values(argnums, {}):
+        raise GraphError(
+            f"grad: expected a value of the program to differentiate, got {of!r}; compute it of "
+            "what it is differentiated by"
+        )
     both = value_and_grad(of, argnums, ties=ties)
     return lambda *arrays: both(*arrays)[1]
 

@@ -76,7 +76,7 @@ def _sentence(law: str, fold: Fold, got: str, want: str, given: list[str]) -> st
     a, b = given
     return (
         f"combine is not commutative: combine({a}, {b}) is {got}, combine({b}, {a}) is {want}; "
-        f"say commutative=False (in text: ordered)"
+        f"say commutative=False (in text: ordered, at the end of its line)"
     )
 
 

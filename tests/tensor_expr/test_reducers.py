@@ -270,7 +270,7 @@ def test_laws_are_tried() -> None:
     text = "reducer p(a, c; b, e) = a * e + b, c * e from 0.0, 1.0{}\nu[i], v[i] = p(x[i,j], 2.0)"
     assert message(text.format("")) == (
         "p: combine is not commutative: combine((3, 2), (2, 2)) is (8, 4), combine((2, 2), (3, 2)) "
-        "is (7, 4); say commutative=False (in text: ordered)"
+        "is (7, 4); say commutative=False (in text: ordered, at the end of its line)"
     )
     assert dt.op(text.format(" ordered"))
 
