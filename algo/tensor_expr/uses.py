@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from .affine import is_affine
 from .binding import map_reductions
-from .build import conjuncts
 from .expr import (
     Access,
     Call,
@@ -157,9 +156,21 @@ def _is_guarded(index: Expr, place: _Place) -> bool:
 
 
 def _assume(cond: Expr | None, value: bool) -> tuple[Expr, ...]:
-    if cond is None or value:
-        return tuple(c for c in conjuncts(cond) if is_affine(c))
-    return (Call("not", (cond,)),) if is_affine(cond) else ()
+    """The affine conditions that hold where `cond` has that value."""
+    found: list[Expr] = []
+    stack = [] if cond is None else [(cond, value)]
+    while stack:
+        item, holds = stack.pop()
+        match item, holds:
+            case (Call("and", (a, b)), True):
+                stack += [(b, True), (a, True)]
+            case _ if is_affine(item):
+                found.append(item if holds else Call("not", (item,)))
+            case (Call("or", (a, b)), False):
+                stack += [(b, False), (a, False)]
+            case (Call("not", (c,)), _):
+                stack.append((c, not holds))
+    return tuple(found)
 
 
 def depends_on_data(index: Expr) -> bool:

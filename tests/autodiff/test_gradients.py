@@ -379,3 +379,24 @@ def test_a_branch_by_data_of_other_indices_asks_for_any_of_them() -> None:
     m = np.array([[True, False], [False, True]])
     slope = dt.vjp(op, np.array([[1, 2], [0, 0.0]]), m, np.array([3, -1.0]))[1](np.ones((2, 2)))[0]
     np.testing.assert_array_equal(slope, [[1, 0.5], [0, 0]])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "where((t == 0) | m[t], 0, x[t-1])",
+        "where(~((t == 0) | m[t]), x[t-1], 0)",
+        "where(~(m[t] | ~(t > 0)), x[t-1], 0)",
+        "where((t == 0) | m[t], 0, where((t == T - 1) | m[t], 1, x[t+1] * x[t-1]))",
+        "where(~(t == 0) & ~m[t], sum(x[t-1] * x[i])**2, 0)",
+        "where((t == 0) | m[t], 1, sum(x[t-1] * x[i])**2)",
+    ],
+)
+def test_each_part_of_a_condition_that_fails_guards(value: str) -> None:
+    """Where neither of two conditions holds, the one that asks no data says where indices are."""
+    op = dt.op(f"f(x: [T], m: bool[T]) -> y:\n y[t] = {value} where t in 0:T")
+    for steps in (0, 1, 5):
+        x, m = np.arange(1.0, steps + 1), np.arange(steps) % 3 == 2
+        np.testing.assert_array_equal(op(x, m), dt.interpret(op, x, m))
+        np.testing.assert_array_equal(op.schedule().vectorize("y.t", 8)(x, m), op(x, m))
+        dt.check_grads(op, (x, m), order=2)
