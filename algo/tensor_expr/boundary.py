@@ -84,7 +84,8 @@ def _total(access: Access, boundary: Boundary, extent: Extent, holds: Holds) -> 
     for dim, (index, end) in enumerate(zip(access.indices, ends, strict=True)):
         starts = holds(compare("le", const(0), index), 1)
         stops = holds(compare("lt", index, end), 1)
-        if starts and stops:
+        nothing = end is const(0) and holds(compare("lt", end, end), 0)  # is evaluated
+        if (starts and stops) or nothing:
             indices.append(index)
             continue
         if end is const(0):

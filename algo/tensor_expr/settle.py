@@ -19,7 +19,7 @@ from ..errors import NeedsSizes, OpError, ShapeError
 from .affine import is_affine, normalize
 from .build import const
 from .expr import Call, Const, Expr, Size, accesses, indices_of, sizes_of, substitute, walk
-from .op import Op, Param
+from .op import Equation, Op, Param
 from .uses import map_exprs
 
 Extents = Mapping[tuple[str, int], Expr]
@@ -112,12 +112,31 @@ def at(op: Op, sizes: Mapping[str, Any]) -> Op:
             raise OpError(f"at({name}={value!r}): expected a whole number")
     values = {name: int(value) for name, value in sizes.items()}
     key = f"at {sorted(values.items())}"
-    made: Op = op.memo(key, lambda: _at(op, values, extents))
+    made: Op = op.memo(key, lambda: _at(op, values, extents, op.equations))
+    if needs(op) is None and not _is_sound(made):
+        # Of extents like T and T + 1 an index runs over the less; two numbers may be a mistake.
+        ranged: Op = op.memo(f"{key} ranged", lambda: _at(op, values, extents, _ranged(op)))
+        made = ranged if _is_sound(ranged) else made
     needs(made)
     return made
 
 
-def _at(op: Op, values: Mapping[str, int], extents: Extents) -> Op:
+def _is_sound(op: Op) -> bool:
+    try:
+        needs(op)
+    except OpError:
+        return False
+    return True
+
+
+def _ranged(op: Op) -> tuple[Equation, ...]:
+    """The equations with the ranges that are inferred."""
+    from .check import check
+
+    return check(op).equations
+
+
+def _at(op: Op, values: Mapping[str, int], extents: Extents, equations: Sequence[Equation]) -> Op:
     from .check import check
 
     numbers: dict[Expr, Expr] = {Size(name): const(value) for name, value in values.items()}
@@ -153,7 +172,7 @@ def _at(op: Op, values: Mapping[str, int], extents: Extents) -> Op:
     return replace(
         op,
         params=tuple(params),
-        equations=tuple(map_exprs(eq, put) for eq in op.equations),
+        equations=tuple(map_exprs(eq, put) for eq in equations),
         shapes=shapes,
         maxima={name: most for name, most in op.maxima.items() if name not in values},
         _memo={},

@@ -93,6 +93,32 @@ def test_what_nothing_writes_at_0_says_no_extent(gated: bool) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("size", [0, 1, 3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h[0] = u[]\n h[t+1] = sin(h[t] * x[t]) where t in 0:T\n y[] = h[T]",
+        "h[0] = u[]\n h[t] = h[t-1] * x[t-1] where t in 1:T+1\n y[] = h[T]",
+        "h[i] = u[] where i in T:T+1\n h[t] = sin(h[t+1] * x[t]) where t in 0:T\n y[] = h[0]",
+        "y[i] = x.zero[0] * x.fill(2)[i] * u[] where i in 0:T+1",
+    ],
+)
+def test_extents_that_differ_by_a_number_do_so_with_numbers(text: str, size: int) -> None:
+    op = dt.op(f"f(x: [T], u: []) -> y:\n {text}")
+    back = op.gradient(("x", "u"))
+    twice = back.gradient(("x", "u"))
+    x, u = np.linspace(0.2, 0.8, size), np.array(0.5)
+    y = op.at(T=size)(x, u)
+    np.testing.assert_array_equal(y, op(x, u))
+    seeds = np.ones(np.shape(y)), x, u
+    for a, b in zip(back.at(T=size)(x, u, seeds[0]), back(x, u, seeds[0]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    values = {"x": x, "u": u, "dy": seeds[0], "ddx": x, "ddu": u}
+    given = [values[p.name] for p in twice.params]
+    for a, b in zip(twice.at(T=size)(*given), twice(*given), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_the_operator_with_the_number_is_scheduled() -> None:
     op = dt.op(ROWS)
     schedule = op.at(W=4).schedule().split("c", 2).unroll("ci")

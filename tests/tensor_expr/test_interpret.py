@@ -295,6 +295,16 @@ def test_where_nothing_runs_what_is_read_for_all_instances_may_be_absent() -> No
     assert interpret(op, np.ones(1), np.ones((1, 1))) == op(np.ones(1), np.ones((1, 1))) == 0
 
 
+@pytest.mark.parametrize("kind", ["edge", "reflect", "wrap", "zero", "fill(1)"])
+def test_where_nothing_runs_no_boundary_asks_for_an_element(kind: str) -> None:
+    text = f"y[i] = x.{kind}[i-1] + x.{kind}[at[i]+1] where i in 0:N"
+    op = parse(f"f(x: f64[N], at: i32[N]) -> y:\n {text}")
+    for size in (0, 1, 3):
+        x, at = np.arange(1.0, size + 1), np.arange(size, dtype=np.int32)
+        np.testing.assert_array_equal(interpret(op, x, at), op(x, at))
+        assert op(x, at).shape == (size,)
+
+
 @pytest.mark.parametrize(
     ("text", "empty"),
     [
