@@ -12,10 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ...algo.dtypes import DType
-from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.expr import Index
 from ...algo.tensor_expr.op import Kernel, Op
-from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .default_across import across
 from .default_beside import company
@@ -28,6 +26,7 @@ from .default_strip import strips
 from .default_turn import turned_tiles, turning
 from .default_windows import neighbours, windows
 from .default_words import by_words
+from .draft import laid_out
 from .machine import Machine
 from .parallelism import chunk_of, shared_loop, worth_threads
 from .schedule import Schedule
@@ -60,7 +59,9 @@ def choose(
     op: Op, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int], machine: Machine
 ) -> Sketch:
     """The sketch of the default schedule."""
-    made = kernel(check(op), dtypes or {}, {**op.maxima, **sizes})
+    made = laid_out(op, dtypes, sizes)
+    if made is None:
+        return Sketch({})
     found = groups(made)
     temps = {t.name for t in made.tensors.values() if t.role == "temp"}
     lanes = {g.name: _lanes(made, g, machine) for g in found}

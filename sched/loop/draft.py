@@ -22,6 +22,24 @@ from .schedule import Schedule
 from .tree import in_order, named
 
 
+def laid_out(op: Op, dtypes: Mapping[str, DType] | None, sizes: Mapping[str, int]) -> Kernel | None:
+    """The kernel with dynamic sizes at the most that they can be, for which loops are laid out.
+
+    Where a condition on sizes decides for these which stages there are, little less than the most
+    is taken; None where that is no better.
+    """
+    checked = check(op)
+    made = kernel(checked, dtypes or {}, sizes)
+    dynamic = op.maxima.keys() - sizes.keys()
+    stages = [stage.name for stage in made.stages]
+    for less in range(3 if dynamic else 0):
+        most = {name: max(1, size - less * n) for n, (name, size) in enumerate(op.maxima.items())}
+        made = kernel(checked, dtypes or {}, {**most, **sizes})
+        if [stage.name for stage in made.stages] == stages:
+            return made
+    return None if dynamic else made
+
+
 class Draft:
     """Primitives applied so far, and the nest they make."""
 

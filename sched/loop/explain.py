@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...algo.dtypes import DType, bf16
-from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.expr import Access, Call, Const, walk
 from ...algo.tensor_expr.op import Op
 from ...algo.tensor_expr.printer import print_expr
-from ...algo.tensor_expr.stages import kernel
 from ...algo.tensor_expr.types import dtype_of
 from .access import Group, groups
 from .default import choose
 from .dot import factors
+from .draft import laid_out
 from .machine import Machine
 from .parallelism import WORTH_A_THREAD
 from .peaks import Peaks
@@ -43,7 +42,8 @@ def explain(
     """The default schedule of an operator at sizes, with the model's figures and reasons."""
     sketch = choose(op, dtypes, sizes, machine)
     schedule = build(op, dtypes, sizes, sketch, machine)
-    found = groups(kernel(check(op), dtypes or {}, {**op.maxima, **sizes}))
+    made = laid_out(op, dtypes, sizes)
+    found = groups(made) if made else []
     choices = [sketch.choices.get(g.name, Choice()) for g in found]
     laid = {g.main.tensor: c.layout for g, c in zip(found, choices, strict=True) if c.layout}
     found = [replace(g, layouts=laid) for g in found] if laid else found

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...algo.dtypes import DType
-from ...algo.tensor_expr.check import check
 from ...algo.tensor_expr.op import Op
-from ...algo.tensor_expr.stages import kernel
 from .access import Group, groups
 from .compute import ComputeAt
-from .draft import Draft
+from .draft import Draft, laid_out
 from .machine import Machine
 from .marks import Unroll
 from .schedule import Schedule
@@ -34,8 +32,8 @@ def build(
 ) -> Schedule:
     """The schedule that a sketch stands for, every primitive legal at these sizes."""
     draft = Draft(op, dtypes, sizes)
-    # Loops over dynamic sizes are laid out for the most that these can be.
-    found = groups(kernel(check(op), dtypes or {}, {**op.maxima, **sizes}))
+    made = laid_out(op, dtypes, sizes)
+    found = groups(made) if made else []
     nests: dict[str, NestWriter] = {}
     for group in found:
         choice = sketch.choices.get(group.name, Choice())

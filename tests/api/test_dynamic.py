@@ -370,3 +370,14 @@ def test_the_tuner_measures_one_length_and_keeps_the_symbol() -> None:
         scheduled = op.with_schedule(dt.Schedule.parse(op, text), strict=True)
         for n in (40, 3):
             agree(scheduled, op, floats(n, 24), floats(24, n + 1))
+
+
+@pytest.mark.parametrize("condition", ["T != S", "T > S", "T == S", "T == 8", "T + S < 20"])
+def test_conditions_on_sizes_that_hold_for_the_most_alone(condition: str) -> None:
+    """Loops are laid out for sizes at which the operator has the stages that it has at any."""
+    text = f"y[i] = z[i] + sum(x[j], where=({condition}) & (i > 1))"
+    op = dt.op(f"f(x: [T], z: [S]) -> y:\n {text}")
+    made = op.dynamic(T=8, S=8)
+    for sizes in ((3, 4), (8, 8), (2, 3), (0, 2), (7, 8)):
+        x, z = (np.arange(1.0, size + 1) for size in sizes)
+        np.testing.assert_array_equal(made(x, z), dt.interpret(op, x, z))
