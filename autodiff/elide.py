@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..algo.errors import Error
 from ..algo.tensor_expr.check import check
-from ..algo.tensor_expr.expr import Const, Expr, Index, Range, Reduce, transform
+from ..algo.tensor_expr.expr import Const, Expr, Index, Range, Reduce, indices_of, transform
 from ..algo.tensor_expr.op import Equation, Op
 from ..algo.tensor_expr.uses import uses
 
@@ -47,6 +47,8 @@ def _equation(eq: Equation, shapes: Mapping[str, tuple[Expr, ...]]) -> Equation:
             return Reduce(item.reducer, item.indices, item.body, ranges, item.where, item.dtype)
         return item
 
-    return Equation(
-        eq.tensor, eq.lhs, transform(eq.rhs, rule), kept(eq.ranges), eq.where, eq.reducer
-    )
+    # Of an index that stands in the condition alone the range says that it is one.
+    mentioned = {i for e in (*eq.lhs, eq.rhs) for i in indices_of(e)}
+    short = kept(eq.ranges)
+    outer = tuple(r for r in eq.ranges if r in short or r.index not in mentioned)
+    return Equation(eq.tensor, eq.lhs, transform(eq.rhs, rule), outer, eq.where, eq.reducer)

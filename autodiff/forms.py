@@ -18,7 +18,9 @@ from ..algo.tensor_expr.expr import (
     Const,
     Expr,
     Range,
+    Reduce,
     accesses,
+    children,
     indices_of,
     transform,
     walk,
@@ -145,7 +147,8 @@ def _shortest(parts: Parts, forms: Sequence[_Forms], own: bool = False) -> Expr 
             meant = (f.alone if own else f.algebra).total(parts)
             if meant not in seen:
                 seen.append(meant)
-                found += _forms(meant, f.known, f.writer(parts))
+                forms_of = _forms(meant, f.known, f.writer(parts))
+                found += [form for form in forms_of if f.reads_what_is_there(form[0], parts)]
     return min(found, key=lambda form: length(*form), default=(None, 0))[0]
 
 
@@ -196,6 +199,28 @@ class _Forms:
             return MOST if self._is_bounded(expr) else powers.get(expr, 1)
 
         return Writer(self.algebra.names, self.floats, most)
+
+    def reads_what_is_there(self, form: Expr, parts: Parts) -> bool:
+        """Does it read no first element, say, before a sum that had it inside, and may be of
+        nothing?"""
+        before = {place for ranges, value in parts if not ranges for place in self._fixed(value)}
+        return before.issuperset(self._fixed(form))
+
+    def _fixed(self, expr: Expr) -> Iterator[tuple[str, int, Expr]]:
+        """Where an expression reads at places that no index says, outside of sums."""
+        stack, seen = [expr], {expr}
+        while stack:
+            match stack.pop():
+                case Reduce():
+                    pass
+                case Access(tensor, indices):
+                    shape = self.normal.shapes.get(tensor, (None,) * len(indices))
+                    for dim, (index, extent) in enumerate(zip(indices, shape, strict=True)):
+                        if not indices_of(index) and not isinstance(extent, Const):
+                            yield tensor, dim, index
+                case item:
+                    stack += [child for child in children(item) if child not in seen]
+                    seen.update(children(item))
 
     def _is_bounded(self, expr: Expr) -> bool:
         """Has it no powers that overflow, as a tanh?"""

@@ -400,3 +400,24 @@ def test_each_part_of_a_condition_that_fails_guards(value: str) -> None:
         np.testing.assert_array_equal(op(x, m), dt.interpret(op, x, m))
         np.testing.assert_array_equal(op.schedule().vectorize("y.t", 8)(x, m), op(x, m))
         dt.check_grads(op, (x, m), order=2)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_no_first_element_is_read_before_a_sum_of_nothing(size: int) -> None:
+    op = dt.op("f(x: [N]) -> y:\n y[] = where(N > 0, sum(x[0] * x[i])**2, 1)")
+    x = np.linspace(0.5, 1, size)
+    dt.check_grads(op, (x,), order=2)
+    dt.check_grads(op.gradient("x"), (x, np.ones(())), order=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y[] = sum(where(n[t,s], x[k[t]], 0))",
+        "y[t] = sum(where(n[t,s], x[argmax(x[i] * k[t])], 0), over=(s in 0:S))",
+    ],
+)
+def test_scatters_say_ranges_of_what_stands_in_their_condition_alone(text: str) -> None:
+    back = dt.op(f"f(x: [T], n: bool[T, S], k: i32[T]) -> y:\n {text}").gradient("x")
+    assert "where s in 0:S, n[t,s]" in back.text
+    assert dt.op(back.text) == back
