@@ -11,7 +11,8 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ...algo.tensor_expr.expr import Access
+from ...algo.tensor_expr.build import conjuncts
+from ...algo.tensor_expr.expr import Access, indices_of
 from .access import Group
 from .machine import Machine
 from .parallelism import worth_threads
@@ -45,10 +46,22 @@ def contraction(
     """
     plain = not group.main.carries
     tile = Tiles(group, lanes, machine, panels=plain and not around, around=around).best()
-    if tile is None or _passes(group, tile, lanes, machine):
+    if tile is None or _is_band(group, tile) or _passes(group, tile, lanes, machine):
         return None
     found = _Blocking(group, tile, lanes, machine).choice(plain and not around)
     return replace(found, blocks=()) if around else found
+
+
+def _is_band(group: Group, tile: Tile) -> bool:
+    """Do two conditions or more tie lanes of a tile to its rows, so that few cells are needed?"""
+    main = group.main
+    ties = [set(indices_of(c)) for c in conjuncts(main.where)]
+    ties += [{r.index, *indices_of(end)} for r in main.ranges for end in (r.lo, r.hi)]
+    return any(
+        sum({row, tile.vector} <= tied for tied in ties) > 1
+        for row, _ in tile.heights
+        if row != tile.vector
+    )
 
 
 def _passes(group: Group, tile: Tile, lanes: int, machine: Machine) -> bool:

@@ -22,6 +22,7 @@ from .draft import laid_out
 from .machine import Machine
 from .parallelism import WORTH_A_THREAD
 from .peaks import Peaks
+from .show import show
 from .sketch import Choice
 from .sketch_build import build
 from .words import words_of
@@ -66,7 +67,8 @@ def explain(
     lines += ["", f"in all {_seconds(sum(n.expected for n in nests))}", "", "schedule:"]
     steps = [primitive.text for primitive in schedule.primitives]
     lines += [f"  {step}" for step in steps or ["none: the loops as written"]]
-    return "\n".join([*lines, "", "loops:", *(f"  {line}" for line in str(schedule).split("\n"))])
+    loops = show(schedule.nest(dtypes or {}, sizes)).split("\n")
+    return "\n".join([*lines, "", "loops:", *(f"  {line}" for line in loops)])
 
 
 class _Nest:

@@ -177,3 +177,12 @@ def test_products_of_bf16() -> None:
     assert line not in plain
     assert able.replace(line, "") == plain
     assert line in able
+
+
+def test_a_band_has_no_tiles_and_is_explained_at_its_sizes() -> None:
+    """Few cells of a tile would be needed; and its loops are those that it has at these sizes."""
+    band = "A[i,k] = sum(C[i,j] * B[k,j], where=(k >= i - 1) & (k < i + 2))"
+    op = dt.op(f"f(B: [N, M], C: [N, M]) -> A:\n {band}")
+    assert "split" not in (text := op.explain(N=50, M=5)) and "for A.i:" in text
+    triangle = dt.op(op.text.replace(" & (k < i + 2)", ""))
+    assert "split" in (text := triangle.explain(N=50, M=5)) and "A.ko" in text
