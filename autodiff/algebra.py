@@ -39,6 +39,9 @@ MOST = 1024
 float."""
 NEAR = 4
 """Definitions of tensors through which it is looked for what cancels."""
+ELEMENTS = 64
+"""Elements of tensors, at different places, that are written as what they are: each may read
+several others at several places."""
 
 
 class Algebra:
@@ -55,6 +58,7 @@ class Algebra:
         self.names: dict[Expr, str] = {}  # of the indices of sums, by how far they run
         self.known: dict[Expr, Polynomial] = {}
         self.open: set[str] = set()
+        self.left = ELEMENTS
 
     def of(self, expr: Expr) -> Polynomial:
         """The polynomial of an expression. Raises `Beyond`."""
@@ -118,8 +122,9 @@ class Algebra:
 
     def _element(self, access: Access) -> Steps:
         meaning = None if access.tensor in self.open else self.meaning(access.tensor)
-        if meaning is None:
+        if meaning is None or not self.left:
             return ring.atom(access)
+        self.left -= 1
         lhs, parts = meaning
         at = dict(zip(lhs, access.indices, strict=True))
         self.open.add(access.tensor)

@@ -86,6 +86,7 @@ def test_ten_equations_are_differentiated_at_once() -> None:
 CHAINS = {
     "products": "{t}[i] = sin({r}[i]) * {r}[i]",
     "sums": "{t}[i] = sum({r}[j]) * sin({r}[i])",
+    "choices": "{t}[i,j] = where({r}[i,0] > 0, sum({r}[i,k] * {r}[k,j]), {r}[i,j])",
 }
 """Equations that read the one before, twice."""
 GROWTH = 6.5
