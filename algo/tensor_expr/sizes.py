@@ -7,7 +7,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..errors import ShapeError
-from .build import compare, const
+from .affine import normalize
+from .build import compare, conjuncts, const
 from .domains import counterexample, within
 from .expr import (
     Access,
@@ -18,6 +19,7 @@ from .expr import (
     Range,
     Reduce,
     Size,
+    children,
     indices_of,
     sizes_of,
     substitute,
@@ -213,8 +215,10 @@ def _check_extremes(checked: Checked, sizes: Mapping[str, int]) -> None:
             if not isinstance(item, Reduce) or item.reducer not in _STARTS:
                 continue
             empty = _empty(item.ranges, sizes)
-            if empty is None or _empty(eq.ranges, sizes) is not None:
+            if empty is None or _empty(eq.ranges, sizes) or item not in _taken(eq.rhs, sizes):
                 continue
+            if any(_decided(c, sizes) is False for c in conjuncts(item.where)):
+                continue  # it is the identity where nothing is chosen
             at = ", ".join(f"{name}={sizes[name]}" for name in sizes_of((empty.lo, empty.hi)))
             start, left = _STARTS[item.reducer], print_expr(Access(eq.tensor, eq.lhs))
             accumulated = f"; {left} {item.reducer}= {print_expr(item.body)} starts from {start}"
@@ -224,6 +228,31 @@ def _check_extremes(checked: Checked, sizes: Mapping[str, int]) -> None:
                 + (accumulated if start and item is eq.rhs else "")
                 + located(checked.op, n)
             )
+
+
+def _taken(expr: Expr, sizes: Mapping[str, int]) -> set[Expr]:
+    """What of an expression is in no branch that these sizes rule out."""
+    found: set[Expr] = set()
+    stack = [expr]
+    while stack:
+        item = stack.pop()
+        if item in found:
+            continue
+        found.add(item)
+        match item:
+            case Call("where", (condition, yes, no)):
+                holds = _decided(condition, sizes)
+                branches = ((yes, holds is not False), (no, holds is not True))
+                stack += [condition, *(branch for branch, taken in branches if taken)]
+            case _:
+                stack += children(item)
+    return found
+
+
+def _decided(condition: Expr, sizes: Mapping[str, int]) -> bool | None:
+    """Whether a condition holds at these sizes, None if that depends."""
+    found = normalize(substitute(condition, {Size(n): const(v) for n, v in sizes.items()}))
+    return bool(found.value) if isinstance(found, Const) else None
 
 
 def _empty(ranges: Iterable[Range], sizes: Mapping[str, int]) -> Range | None:

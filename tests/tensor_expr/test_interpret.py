@@ -295,6 +295,23 @@ def test_where_nothing_runs_what_is_read_for_all_instances_may_be_absent() -> No
     assert interpret(op, np.ones(1), np.ones((1, 1))) == op(np.ones(1), np.ones((1, 1))) == 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y[] = where(N > 0, max(x[i]), -1)",
+        "y[] = where(N == 0, -1, max(x[i]) - min(x[i]))",
+        "y[] = where(~(N > 0), -1, x[argmax(x[i])])",
+    ],
+)
+def test_an_extreme_of_nothing_in_a_branch_that_sizes_rule_out(text: str) -> None:
+    op = dt.op(f"f(x: f64[N]) -> y:\n {text}")
+    assert op(np.zeros(0)) == dt.interpret(op, np.zeros(0)) == -1
+    assert op(np.ones(2)) == dt.interpret(op, np.ones(2)) >= 0
+    dt.check_grads(op, (np.zeros(0),), order=2)
+    with pytest.raises(ShapeError, match="index i runs over nothing"):
+        dt.op("f(x: f64[N]) -> y:\n y[] = where(N > 0, max(x[i]), max(x[i]))")(np.zeros(0))
+
+
 @pytest.mark.parametrize("kind", ["edge", "reflect", "wrap", "zero", "fill(1)"])
 def test_where_nothing_runs_no_boundary_asks_for_an_element(kind: str) -> None:
     text = f"y[i] = x.{kind}[i-1] + x.{kind}[at[i]+1] where i in 0:N"
