@@ -58,7 +58,8 @@ def region(
         total, frame = _reached(nest, tensor, touched, around, names, without, border=border)
         found, exact = _hull(total.coalesce(), frame.inside)
         if not exact:
-            found, exact = _hull(total.intersect_params(frame.usual).coalesce(), frame.inside)
+            total = total.intersect_params(frame.usual).coalesce()
+            found, exact = _bounded(total, frame, len(around))
             found = found.gist_params(frame.usual)
         return _region(found, exact, names)
 
@@ -130,6 +131,36 @@ def _reached(
 def _region(found: raw.Set, exact: bool, names: tuple[tuple[str, ...], tuple[str, ...]]) -> Region:
     outer, coordinates = names
     return Region(outer, coordinates, _conditions(found, [*outer, *coordinates]), exact)
+
+
+def _bounded(reached: raw.Set, frame: _Frame, outer: int) -> tuple[raw.Set, bool]:
+    """A convex set around points, bounded for any sizes, and whether it has no others.
+
+    isl's simple hull has the constraints of the parts, moved by numbers as far as the other parts
+    need. One that would be moved by a size is left out: of j and N-1-j for a block of j nothing
+    is left that ends the blocks. Then the box around the points does.
+    """
+    found, exact = _hull(reached, frame.inside)
+    if not found.is_bounded():
+        found, exact = _hull(reached, frame.inside.intersect(_box(reached, outer)))
+    return found, exact
+
+
+def _box(found: raw.Set, outer: int) -> raw.Set:
+    """What bounds each dim by itself, and the `outer` ones by those before them.
+
+    Over one dim and sizes a convex hull costs little. It is bounded, for sizes are not negative:
+    of d < N and d < M it makes d < N + M.
+    """
+    rank = found.dim(raw.dim_type.set)
+    box = raw.Set.universe(found.get_space())
+    for n in range(rank):
+        before = found.eliminate(raw.dim_type.set, n + 1, rank - n - 1)
+        alone = before.eliminate(raw.dim_type.set, 0, n).remove_divs().coalesce()
+        box = box.intersect(raw.Set.from_basic_set(alone.polyhedral_hull()))
+        if 0 < n < outer:
+            box = _hull(before.coalesce(), box)[0]
+    return box
 
 
 def _hull(found: raw.Set, inside: raw.Set) -> tuple[raw.Set, bool]:
