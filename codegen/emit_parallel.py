@@ -61,11 +61,18 @@ def parallel(
         ]
     )
     closed.enter(g, loaded, shared=True)
-    start, g.status, threads = loaded
+    start, shared, threads = loaded
+    g.status = g.stack(I64, "status")  # which LLVM may keep in a register, and check but once
+    g.ib.store(I64(0), g.status)
     _, begin, end, slot = body.args
     mine = g.ib.mul(slot, I64(f.unit.workspace.thread))
     g.heap = g.ib.gep(threads, [mine], source_etype=I8)
     _iterate(g, loop, (start, begin, end), of_loop(lo.bounds, hi.bounds), statement)
+    failed = g.ib.load(g.status, typ=I64)
+    g.if_else(
+        g.ib.icmp_unsigned("!=", failed, I64(0)),
+        lambda: g.ib.atomic_rmw("umax", shared, failed, "monotonic"),
+    )
     fence(g)
     g.ib.ret_void()
     g.close()

@@ -95,12 +95,9 @@ class Target:
     def report(self, frame: Frame, number: ir.Value) -> None:
         """A data-dependent index was out of range at that site; the highest site is kept.
 
-        So it does not matter which thread reports first.
+        So it does not matter which thread reports first. Each has a cell of its own.
         """
         ib = frame.ib
-        if frame.pool is None:  # the cell is one for all threads of the parallel loop
-            ib.atomic_rmw("umax", frame.status, number, "monotonic")
-            return
         old = ib.load(frame.status, typ=I64)
         ib.store(ib.select(ib.icmp_unsigned(">", old, number), old, number), frame.status)
 
