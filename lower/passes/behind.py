@@ -51,9 +51,7 @@ from ..ir import (
     Let,
     Stmt,
     Store,
-    Update,
     block,
-    expressions,
     rebuild,
     walk,
     with_,
@@ -61,7 +59,7 @@ from ..ir import (
 from ..lanes import Scope, step
 from ..ranges import inside
 from .lines import LINE, SHORTEST, place
-from .row_ends import end_of
+from .row_ends import alone, apart, end_of
 from .simplify import simplify
 from .turned import NOTHING, Lines, Row, at
 
@@ -193,13 +191,7 @@ def _rows(loop: For, body: Stmt, buffer: Buffer) -> list[Row] | None:
     cells = LINE // buffer.dtype.itemsize
     found = [(vector, store) for _, vector, store in _stored(body) if store.buffer == buffer.name]
     bound = _bound(body)
-    for item in walk(body):
-        if any(cell.tensor == buffer.name for e in expressions(item) for cell in accesses(e)):
-            return None
-        if isinstance(item, Update) and item.buffer == buffer.name:
-            return None
-    stores = [s for s in walk(body) if isinstance(s, Store) and s.buffer == buffer.name]
-    if len(stores) != len(found):
+    if not alone(body, buffer.name, len(found)):
         return None
     rows: list[Row] = []
     for vector, store in found:
@@ -210,8 +202,9 @@ def _rows(loop: For, body: Stmt, buffer: Buffer) -> list[Row] | None:
         if not bound.isdisjoint(names - {vector.var}):
             return None
         part = (vector, store)
+        start = place(at(part), buffer)
         for n, row in enumerate(rows):
-            if _apart(row.parts[-1], part, buffer) == cells:
+            if apart(place(at(row.parts[-1]), buffer), start) == cells:
                 rows[n] = Row((*row.parts, part))
                 break
         else:
@@ -222,13 +215,6 @@ def _rows(loop: For, body: Stmt, buffer: Buffer) -> list[Row] | None:
         if not all(_different(loop, row.first, other.first) for other in rows[:n]):
             return None
     return rows
-
-
-def _apart(a: tuple[For, Store], b: tuple[For, Store], buffer: Buffer) -> int | None:
-    """How far in memory a vector lies behind another one, if that is a number."""
-    places = [place(at(part), buffer) for part in (b, a)]
-    form = linear(sub(*places))
-    return None if form is None or form.terms else form.const
 
 
 def _different(loop: For, a: tuple[For, Store], b: tuple[For, Store]) -> bool:

@@ -35,12 +35,12 @@ def end_of(
             if not line or step(buffer, store.index, vector.var) != 1:
                 return None
         first = place(at(part), buffer)
-        row = next((r for r, s in enumerate(starts) if _apart(s, first) == counts[r]), None)
+        row = next((r for r, s in enumerate(starts) if apart(s, first) == counts[r]), None)
         if row is None or not isinstance(cells, Const):
             return None
         places[part] = row, counts[row]
         counts[row] += int(cells.value)
-    if min(counts) != max(counts) or not places or not _alone(body, buffer.name, len(places)):
+    if min(counts) != max(counts) or not places or not alone(body, buffer.name, len(places)):
         return None
     return End(body, counts[0], places)
 
@@ -61,7 +61,7 @@ def _stored(stmt: Stmt) -> Iterator[Part]:
             yield None, stmt
 
 
-def _alone(stmt: Stmt, name: str, stores: int) -> bool:
+def alone(stmt: Stmt, name: str, stores: int) -> bool:
     """Is a buffer touched by so many stores alone?"""
     items = list(walk(stmt))
     read = {cell.tensor for item in items for e in expressions(item) for cell in accesses(e)}
@@ -70,6 +70,7 @@ def _alone(stmt: Stmt, name: str, stores: int) -> bool:
     return name not in read and plain and len(written) == stores
 
 
-def _apart(a: Expr, b: Expr) -> int | None:
+def apart(a: Expr, b: Expr) -> int | None:
+    """How far a place lies behind another one, if that is a number."""
     form = linear(sub(b, a))
     return None if form is None or form.terms else form.const
