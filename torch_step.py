@@ -133,9 +133,9 @@ class Step:
             back = self._found(every, came, moving)
         except Error:
             return range(len(every))
-        return (
-            () if back is None else back.read if self._of is None else {*range(count), *back.read}
-        )
+        if back is None:
+            return ()
+        return back.read if self._of is None else {*range(count), *back.read}
 
     def pull(
         self,

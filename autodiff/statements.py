@@ -200,8 +200,8 @@ def _split(equation: Equation, owner: str, out: Normal) -> None:
 def _without_reductions(s: Statement, owner: str, out: Normal) -> Expr:
     """The body of a statement with the reductions inside it read from temporaries."""
     values: dict[Reduce, Expr] = {}
-    for r, guard in outermost(s.body):  # those inside of its guard come before it
-        read = None if guard is None else map_reductions(guard, values.__getitem__)
+    for r, guards in outermost(s.body):  # those inside of its guards come before it
+        read = [map_reductions(guard, values.__getitem__) for guard in guards]
         values[r] = _temporary(r, read, s, owner, out)
     return map_reductions(s.body, values.__getitem__) if values else s.body
 
@@ -224,10 +224,10 @@ def _with_body(equation: Equation, body: Expr) -> Equation:
 
 
 def _temporary(
-    reduce: Reduce, guard: Expr | None, outer: Statement, owner: str, out: Normal
+    reduce: Reduce, guards: Iterable[Expr], outer: Statement, owner: str, out: Normal
 ) -> Access:
     """Defines a temporary that holds `reduce`, and gives the access that reads it."""
-    conditions = dict.fromkeys((*outer.where, *conjuncts(guard)))
+    conditions = dict.fromkeys((*outer.where, *guards))
     plain = [c for c in conditions if is_affine(c)]
     used = set(indices_of(reduce))
     while True:  # a condition that ties a used index to another one needs both; on sizes it stays
@@ -242,7 +242,7 @@ def _temporary(
         for each, names in connected(by_data, used):
             others = tuple(r for r in outer.ranges if r.index in names)
             whole = Reduce("any", tuple(r.index for r in others), each, others)
-            tied.append(_temporary(whole, None, outer, owner, out))
+            tied.append(_temporary(whole, (), outer, owner, out))
     name = fresh_name(f"{owner}_{reduce.reducer}", out.shapes)
     free = [r for r in outer.ranges if r.index in used]
     equation, access = boxed(name, free, reduce, tied)

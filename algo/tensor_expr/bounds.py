@@ -33,7 +33,7 @@ def check_bounds(
     for (scope, guards), group in groups.items():
         dims = [r.index for r in equation.ranges] + list(scope)
         given = [*within(ranges[d] for d in dims), *guards]
-        claims = [c for use in group for c in _claims(use, extent)]
+        claims = [c for use in group for c in claims_of(use, extent(use.tensor, use.dim))]
         if counterexample(dims, given, claims) is None:
             continue
         for use in group:  # one of them fails: which?
@@ -50,8 +50,8 @@ def stays_inside(
     named = dict.fromkeys(i for e in (use.expr, *use.guards) for i in indices_of(e))
     around = closure(named, written)
     given = [*within(written[d] for d in around), *use.guards]
-    claims = [compare("le", const(0), use.expr), compare("lt", use.expr, end)]
-    return counterexample(tuple(dict.fromkeys([*around, *named])), given, claims, 0) is None
+    dims = tuple(dict.fromkeys([*around, *named]))
+    return counterexample(dims, given, claims_of(use, end), 0) is None
 
 
 def _runs_over(use: Use, ranges: Mapping[str, Range], extent: Extent) -> bool:
@@ -62,15 +62,15 @@ def _runs_over(use: Use, ranges: Mapping[str, Range], extent: Extent) -> bool:
     return r.lo is const(0) and r.hi is extent(use.tensor, use.dim)
 
 
-def _claims(use: Use, extent: Extent) -> list[Expr]:
-    end = extent(use.tensor, use.dim)
+def claims_of(use: Use, end: Expr) -> list[Expr]:
+    """That an index is inside of a dimension that ends there."""
     return [compare("le", const(0), use.expr), compare("lt", use.expr, end)]
 
 
 def _blame(
     use: Use, dims: Sequence[str], given: Sequence[Expr], extent: Extent, fail: Fail
 ) -> None:
-    point = counterexample(dims, given, _claims(use, extent))
+    point = counterexample(dims, given, claims_of(use, extent(use.tensor, use.dim)))
     if point is None:
         return
     verb = "writes" if use.write else "reads"

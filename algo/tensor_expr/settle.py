@@ -114,8 +114,10 @@ def at(op: Op, sizes: Mapping[str, Any]) -> Op:
     key = f"at {sorted(values.items())}"
     made: Op = op.memo(key, lambda: _at(op, values, extents, op.equations))
     if needs(op) is None and not _is_sound(made):
+        from .check import check
+
         # Of extents like T and T + 1 an index runs over the less; two numbers may be a mistake.
-        ranged: Op = op.memo(f"{key} ranged", lambda: _at(op, values, extents, _ranged(op)))
+        ranged: Op = op.memo(f"{key} ranged", lambda: _at(op, values, extents, check(op).equations))
         made = ranged if _is_sound(ranged) else made
     needs(made)
     return made
@@ -127,13 +129,6 @@ def _is_sound(op: Op) -> bool:
     except OpError:
         return False
     return True
-
-
-def _ranged(op: Op) -> tuple[Equation, ...]:
-    """The equations with the ranges that are inferred."""
-    from .check import check
-
-    return check(op).equations
 
 
 def _at(op: Op, values: Mapping[str, int], extents: Extents, equations: Sequence[Equation]) -> Op:

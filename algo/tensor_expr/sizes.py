@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..errors import ShapeError
 from .affine import normalize
-from .build import compare, conjuncts, const
+from .bounds import claims_of
+from .build import conjuncts, const
 from .domains import counterexample, within
 from .expr import (
     Access,
@@ -163,9 +164,8 @@ def _check_bounds(checked: Checked, sizes: Mapping[str, int]) -> None:
         for use in uses(here):
             dims = [r.index for r in here.ranges] + list(use.scope)
             end = shape_of(checked, use.tensor, sizes)[use.dim]
-            claims = [compare("le", const(0), use.expr), compare("lt", use.expr, const(end))]
             given = [*within(ranges[d] for d in dims), *use.guards]
-            if counterexample(dims, given, claims) is not None:
+            if counterexample(dims, given, claims_of(use, const(end))) is not None:
                 empty = ", ".join(f"{name}=0" for name, value in sizes.items() if value == 0)
                 written = _with_boundary(checked.op.equations[n].rhs, use.tensor)
                 if end == 0 and written is not None:
@@ -197,7 +197,7 @@ _STARTS = {
 def _check_addresses(checked: Checked, sizes: Mapping[str, int]) -> None:
     """Refuses a tensor whose elements have no addresses of 64 bits."""
     for n, eq in enumerate(checked.equations):
-        shape = tuple(max(0, evaluate(e, sizes)) for e in checked.shapes[eq.tensor])
+        shape = shape_of(checked, eq.tensor, sizes)
         if math.prod(shape) >= MOST:
             raise ShapeError(
                 f"{checked.op.name}: {eq.tensor} would have shape {shape}, more elements than any "
